@@ -1,0 +1,13 @@
+// The limits that a peer meets on the wire, with their defaults.
+
+/** Limits that both ends of a connection must know of. The others are the broker's own affair. */
+const onTheWire = [
+  'frameBytesMax', 'preAuthFrameBytesMax', 'helloTimeoutMs', 'preAuthConnectionsMax', 'sessionsMax', 'openRequestsPerSessionMax', 'outgoingBytesMax',
+  'flushTimeoutMs', 'heartbeatIntervalMs', 'heartbeatMissesMax', 'spawnTimeoutMs', 'terminateGraceMs', 'grantConfirmMs', 'commandAnswerMs', 'moveTimeoutMs',
+  'drainTimeoutMs', 'drainBatchMax', 'requestDeadlineMs', 'creditTokensMax', 'queuedCallsPerModelMax', 'unreadStreamMs', 'residencyFlushMs', 'ticketTtlMs', 'cancelWithinMs',
+];
+
+export function limitsTable(limits, comments) {
+  const rows = onTheWire.map((name) => `| \`${name}\` | ${limits[name].toLocaleString('en-US')} | ${comments.get(`defaultLimits.${name}`) ?? ''} |`);
+  return ['| limit | default | meaning |', '|---|---|---|', ...rows].join('\n');
+}

@@ -1,0 +1,167 @@
+/**
+ * Every limit of the system, with its default, in one place. Names carry their
+ * unit. `assertLimits` states how they must relate; overriding one that breaks
+ * a relation is a typed error that names both.
+ */
+
+/** Defaults. All may be overridden by the operator under `limits` in leasehold.yaml. */
+export const defaultLimits = {
+  // Wire
+  /** Largest frame body either side accepts once a session is open. */
+  frameBytesMax: 8 * 1024 * 1024,
+  /** Largest frame body before `hello` has been accepted. */
+  preAuthFrameBytesMax: 4 * 1024,
+  /** A connection that has not said a valid `hello` by then is closed. */
+  helloTimeoutMs: 10_000,
+  /** Connections that have not said hello yet, at most; the oldest is dropped for a new one. */
+  preAuthConnectionsMax: 64,
+  /** Open sessions of all roles. */
+  sessionsMax: 1_024,
+  /** Requests one peer may have open on one connection. */
+  openRequestsPerSessionMax: 1_024,
+  /** Bytes queued for one peer that does not read; above it, that peer is cut off. */
+  outgoingBytesMax: 16 * 1024 * 1024,
+  /** How long a connection that is being closed may take to hand over what was sent before. */
+  flushTimeoutMs: 5_000,
+  /** Events queued for one slow subscriber; above it the oldest are dropped and counted. */
+  subscriberEventsMax: 10_000,
+
+  // Sessions
+  /** How often a worker or holder says that it lives. */
+  heartbeatIntervalMs: 1_000,
+  /** Silence of this many intervals makes a session suspect and starts its end. */
+  heartbeatMissesMax: 10,
+  /** How often the broker's loop tells its core the time. */
+  tickIntervalMs: 250,
+  /** A gap between two looks at the clock above this is our own lateness, and judges nobody (ADR 0012). */
+  stallToleranceMs: 1_000,
+
+  // Processes
+  /** From spawn to `ready`. */
+  spawnTimeoutMs: 60_000,
+  /** From SIGTERM (or `shutdown`) to SIGKILL of the whole tree. */
+  terminateGraceMs: 5_000,
+  /** From SIGKILL to the confirmed end; after it the bytes are quarantined. */
+  killConfirmMs: 10_000,
+  /** Lines of a worker's output kept for its obituary. */
+  outputLinesMax: 200,
+  /** Bytes of one kept line; the rest of a longer line is dropped and counted. */
+  outputLineBytesMax: 4_096,
+  /** Worker processes alive at once. */
+  workersMax: 64,
+  /** A worker without a model ends after this. */
+  workerIdleMs: 60_000,
+  /** How long a worker goes on without its broker before it ends. 0: at once. */
+  reattachGraceMs: 0,
+
+  // Admission
+  /** Longest a request may wait when it names no deadline. */
+  requestDeadlineMs: 120_000,
+  /** Requests that may wait on one card. */
+  queuedRequestsPerCardMax: 1_000,
+  /** Leases on one machine. */
+  leasesMax: 100_000,
+  /** A grant not confirmed by `loading` within this is recalled. */
+  grantConfirmMs: 10_000,
+  /** A sample older than this is not used for any grant. */
+  sampleMaxAgeMs: 2_000,
+  /** How often an idle card is sampled; waiting requests are sampled for at once. */
+  sampleIntervalMs: 500,
+  /** One probe may take this long; then its helper is killed and the next rung answers. */
+  probeTimeoutMs: 3_000,
+  /** Unconfirmed releases on a card this old stop new loads there until a quiet interval has passed. */
+  confirmQuietAfterMs: 3_000,
+  /** A release that no sample confirms by then climbs the ladder. */
+  releaseConfirmMs: 30_000,
+  /** Difference between a measurement and the ledger that is noise, not residue (driver granules). */
+  measureToleranceBytes: 16 * 1024 * 1024,
+
+  // Eviction ladder: one deadline a rung
+  /** A command that has not been answered (done, draining, busy...) by then is taken as failed. */
+  commandAnswerMs: 5_000,
+  /** A park or unload, once begun, may take this long. */
+  moveTimeoutMs: 30_000,
+  /** A drain behind a shut door may take this long before it is cancelled. */
+  drainTimeoutMs: 60_000,
+  /** Calls older than the waiter that may still start behind a shut door. */
+  drainBatchMax: 8,
+
+  // Fairness
+  /** Until then smaller requests may pass a head that has no plan. */
+  backfillUntilMs: 2_000,
+  /** Retry after a failed load or spawn: first pause, doubled each time up to the last. */
+  backoffFirstMs: 1_000,
+  backoffLastMs: 300_000,
+  /** Explain records kept. */
+  explainRecordsMax: 10_000,
+
+  // Data plane
+  /** Tokens a worker may send ahead of its reader's credits. */
+  creditTokensMax: 4_096,
+  /** Calls one model may have queued in its worker; more are refused. */
+  queuedCallsPerModelMax: 256,
+  /** How long a worker waits for the acknowledgement of a residency report before it ends a call. */
+  residencyFlushMs: 1_000,
+  /** A ticket to a worker is good for this long. */
+  ticketTtlMs: 60_000,
+  /** A generation that is held because its reader takes nothing ends after this: it keeps a slot from others. */
+  unreadStreamMs: 120_000,
+  /** A cancelled call must have stopped by then. */
+  cancelWithinMs: 200,
+} as const;
+
+export type LimitName = keyof typeof defaultLimits;
+export type Limits = { readonly [K in LimitName]: number };
+
+/** Fairness by class; a request names its class, the profile gives the default. */
+export const classes = ['interactive', 'normal', 'background'] as const;
+export type RequestClass = (typeof classes)[number];
+
+export interface ClassPolicy {
+  /** Higher goes first. */
+  readonly rank: number;
+  /** A request gains one rank for each of these that it has waited. */
+  readonly ageingMs: number;
+  /** A model loaded for this class is no victim of an equal or lower class before this. */
+  readonly minimumResidencyMs: number;
+  /** After this wait a request goes before every younger one, whatever its class. */
+  readonly longestWaitMs: number;
+  /** A busy model's door may be shut for this class only after this wait. */
+  readonly drainAfterMs: number;
+}
+
+export const classPolicies: Readonly<Record<RequestClass, ClassPolicy>> = {
+  interactive: { rank: 2, ageingMs: 10_000, minimumResidencyMs: 2_000, longestWaitMs: 30_000, drainAfterMs: 500 },
+  normal: { rank: 1, ageingMs: 10_000, minimumResidencyMs: 2_000, longestWaitMs: 60_000, drainAfterMs: 2_000 },
+  background: { rank: 0, ageingMs: 10_000, minimumResidencyMs: 0, longestWaitMs: 120_000, drainAfterMs: 10_000 },
+};
+
+/** One relation that must hold between limits; `holds` is checked at start-up and in the tests. */
+export interface LimitRelation {
+  readonly text: string;
+  readonly names: readonly LimitName[];
+  holds(limits: Limits): boolean;
+}
+
+export const limitRelations: readonly LimitRelation[] = [
+  relation(['preAuthFrameBytesMax', 'frameBytesMax'], 'preAuthFrameBytesMax <= frameBytesMax', (l) => l.preAuthFrameBytesMax <= l.frameBytesMax),
+  relation(['frameBytesMax', 'outgoingBytesMax'], 'frameBytesMax <= outgoingBytesMax', (l) => l.frameBytesMax <= l.outgoingBytesMax),
+  relation(['heartbeatMissesMax'], 'heartbeatMissesMax >= 3', (l) => l.heartbeatMissesMax >= 3),
+  relation(['tickIntervalMs', 'stallToleranceMs'], 'tickIntervalMs * 2 <= stallToleranceMs', (l) => l.tickIntervalMs * 2 <= l.stallToleranceMs),
+  relation(['heartbeatIntervalMs', 'heartbeatMissesMax', 'stallToleranceMs'], 'stallToleranceMs < heartbeatIntervalMs * heartbeatMissesMax', (l) => l.stallToleranceMs < l.heartbeatIntervalMs * l.heartbeatMissesMax),
+  relation(['sampleIntervalMs', 'sampleMaxAgeMs'], 'sampleIntervalMs * 2 <= sampleMaxAgeMs', (l) => l.sampleIntervalMs * 2 <= l.sampleMaxAgeMs),
+  relation(['commandAnswerMs', 'moveTimeoutMs'], 'commandAnswerMs <= moveTimeoutMs', (l) => l.commandAnswerMs <= l.moveTimeoutMs),
+  relation(['confirmQuietAfterMs', 'releaseConfirmMs'], 'confirmQuietAfterMs < releaseConfirmMs', (l) => l.confirmQuietAfterMs < l.releaseConfirmMs),
+  relation(['grantConfirmMs', 'requestDeadlineMs'], 'grantConfirmMs < requestDeadlineMs', (l) => l.grantConfirmMs < l.requestDeadlineMs),
+  relation(['backoffFirstMs', 'backoffLastMs'], 'backoffFirstMs <= backoffLastMs', (l) => l.backoffFirstMs <= l.backoffLastMs),
+  relation(['residencyFlushMs', 'heartbeatIntervalMs', 'heartbeatMissesMax'], 'residencyFlushMs < heartbeatIntervalMs * heartbeatMissesMax', (l) => l.residencyFlushMs < l.heartbeatIntervalMs * l.heartbeatMissesMax),
+];
+
+/** The first relation that `limits` breaks, or null. */
+export function brokenRelation(limits: Limits): LimitRelation | null {
+  return limitRelations.find((candidate) => !candidate.holds(limits)) ?? null;
+}
+
+function relation(names: readonly LimitName[], text: string, holds: (limits: Limits) => boolean): LimitRelation {
+  return { names, text, holds };
+}

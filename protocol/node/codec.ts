@@ -1,0 +1,55 @@
+/**
+ * Messages to frames and bodies back to values, by msgpackr: this is the one
+ * file that knows it. Stateless: no records, no shared structures, so any
+ * body can be read by itself and by any msgpack library (D28, B179).
+ *
+ * On the wire every integer is a msgpack integer. msgpackr writes those above
+ * 2^32 as floats of the same nine bytes, so they are rewritten in place; other
+ * languages then read bytes and times as what they are.
+ */
+import { Packr, RESERVE_START_SPACE, Unpackr } from 'msgpackr';
+import { checkBody, integersInPlace } from '../body.js';
+import { LeaseholdError } from '../errors.js';
+import { frameHeaderBytes, writeLength } from '../frame.js';
+
+export interface Codec {
+  /** A whole frame: length and body. Lone surrogates in strings become U+FFFD. */
+  encode(message: object): Uint8Array;
+  /** The value that `body` holds, or `frame_malformed`. Never throws; what it returns is made of plain maps, lists, strings, numbers, booleans and null. */
+  decode(body: Uint8Array): unknown;
+}
+
+/** One for each connection: nothing that one peer sends touches the reading of another's frames. */
+export function createCodec(): Codec {
+  const packr = new Packr({ useRecords: false, variableMapSize: true });
+  // Integers as numbers: those above 2^53 - 1 are no safe integers and are refused by the field that holds them.
+  const unpackr = new Unpackr({ useRecords: false, mapsAsObjects: true, int64AsType: 'number' });
+  return {
+    encode(message) {
+      let frame = packr.pack(message, RESERVE_START_SPACE + frameHeaderBytes);
+      if (!integersInPlace(frame, frameHeaderBytes)) {
+        frame = packr.pack(withoutUndefined(message), RESERVE_START_SPACE + frameHeaderBytes);
+        integersInPlace(frame, frameHeaderBytes);
+      }
+      writeLength(frame, frame.length - frameHeaderBytes);
+      return frame;
+    },
+    decode(body) {
+      const reason = checkBody(body);
+      if (reason !== null) return new LeaseholdError('frame_malformed', { reason });
+      try {
+        return unpackr.unpack(body) as unknown;
+      } catch (error) {
+        return LeaseholdError.from(error, 'frame_malformed');
+      }
+    },
+  };
+}
+
+/** A field set to undefined is a field left out; msgpackr would send it as an extension. */
+function withoutUndefined(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withoutUndefined);
+  if (typeof value !== 'object' || value === null) return value;
+  const kept = Object.entries(value).filter(([, inner]) => inner !== undefined);
+  return Object.fromEntries(kept.map(([name, inner]) => [name, withoutUndefined(inner)]));
+}
