@@ -1,0 +1,214 @@
+/**
+ * The one place where requests are decided: run at the end of a step for every
+ * card that changed, whatever changed it. In order: who fits is granted; the
+ * first who does not is the head, which may evict; those behind it pass only on
+ * bytes that it does not need.
+ */
+import { available, numbersOf } from './available.js';
+import { backingOff, backoffRefusal } from './backoff.js';
+import { deny, shortageText } from './deny.js';
+import { grantBudget } from './grant.js';
+import { capacityBytes, needOf, shownNeed } from './need.js';
+import { joinHost, placeOn } from './placement.js';
+import { isEntrenched, pursue, trimDrains } from './pursue.js';
+import { inOrder, positionOf, queueLength } from './queue.js';
+import { wantSample } from './probe.js';
+import { count, emit, explain, publish } from './report.js';
+import type { Backoff, BudgetWaiter, Card, Core, Waiter } from './state.js';
+import { endWaiter, setHold } from './waiter.js';
+
+/** Decides everything that can be decided on a card now. */
+export function settle(core: Core, card: Card): void {
+  if (queueLength(card) > 0) {
+    if (card.lost === null) settleQueue(core, card);
+    else for (const waiter of [...inOrder(core, card)]) denyLost(core, card, waiter);
+  }
+  trimDrains(core, card);
+  card.maxOverReserveBytes = Math.max(card.maxOverReserveBytes, card.chargedBytes + card.holdBytes - capacityBytes(card));
+}
+
+/**
+ * A request that comes to an empty queue and fits is granted without entering
+ * it: the same decision, less bookkeeping. False: it has to queue.
+ */
+export function admitAtOnce(core: Core, card: Card, waiter: BudgetWaiter): boolean {
+  if (queueLength(card) > 0 || blockedBy(core, card, waiter) !== null) return false;
+  const { freeBytes, unverified } = available(core, card);
+  if (freeBytes === null || waiter.needBytes > freeBytes || (waiter.profiles && hasMotion(card))) return false;
+  grantBudget(core, card, waiter, unverified);
+  return true;
+}
+
+/**
+ * Holds follow the order of the queue: what is free goes first to whoever goes
+ * first, up to its need, and what was freed for it is kept from all behind it.
+ */
+function settleQueue(core: Core, card: Card): void {
+  let head: Waiter | null = null;
+  let heldBytes = 0;
+  for (const waiter of inOrder(core, card)) {
+    if (head !== null && stopsAll(core, card, head, heldBytes)) {
+      keepHold(core, card, waiter, heldBytes);
+    } else {
+      if (waiter.kind === 'place' && joinHost(core, card, waiter)) continue;
+      const outcome = decide(core, card, waiter, head, heldBytes);
+      if (outcome === 'done') continue;
+      tell(core, card, waiter, outcome);
+      head ??= waiter;
+    }
+    heldBytes += waiter.holdBytes;
+  }
+}
+
+/** A hold is never more than what those before it leave. */
+function keepHold(core: Core, card: Card, waiter: Waiter, heldBytes: number): void {
+  if (waiter.holdBytes === 0) return;
+  const { freeBytes } = available(core, card);
+  if (freeBytes !== null) setHold(core, card, waiter, Math.min(waiter.holdBytes, Math.max(0, freeBytes - heldBytes)));
+}
+
+/** Grants the waiter, or says what it waits for. `heldBytes` are kept for those before it. */
+function decide(core: Core, card: Card, waiter: Waiter, head: Waiter | null, heldBytes: number): string {
+  setNeed(core, card, waiter, needOf(core, waiter));
+  if (waiter.needBytes > capacityBytes(card)) return denyNever(core, card, waiter);
+  keepHold(core, card, waiter, heldBytes);
+  const backoff = waiter.kind === 'place' || waiter.lease === null ? backingOff(core, waiter.model, card.device) : null;
+  if (backoff !== null) return denyBackoff(core, card, waiter, backoff);
+  const blocked = blockedBy(core, card, waiter);
+  if (blocked !== null) return blocked;
+  const { freeBytes, unverified } = available(core, card);
+  if (freeBytes === null) return 'unmeasured';
+  const ownBytes = freeBytes - heldBytes;
+  const fits = waiter.needBytes <= ownBytes || waiter.needBytes === 0;
+  const mustRest = fits && waiter.kind === 'budget' && waiter.profiles && hasMotion(card);
+  if (fits && !mustRest) return grantNow(core, card, waiter, head, unverified);
+  const reason = mustRest ? 'others_loading' : head === null ? pursue(core, card, waiter, ownBytes) : 'behind_head';
+  const keeps = waiter.planned || (head === null && isEntrenched(core, waiter));
+  setHold(core, card, waiter, keeps ? Math.min(waiter.needBytes, Math.max(0, ownBytes)) : 0);
+  wantSample(core, card, sampleNeededAtUs(card));
+  return reason;
+}
+
+function grantNow(core: Core, card: Card, waiter: Waiter, head: Waiter | null, unverified: boolean): string {
+  if (waiter.kind === 'place') {
+    const outcome = placeOn(core, card, waiter);
+    if (outcome !== 'done') return outcome;
+  } else {
+    grantBudget(core, card, waiter, unverified);
+    endWaiter(core, waiter);
+  }
+  if (head !== null) {
+    head.skips++;
+    count(core, 'backfills');
+  }
+  return 'done';
+}
+
+/** What forbids any grant to this waiter here, apart from bytes. */
+function blockedBy(core: Core, card: Card, waiter: Waiter): string | null {
+  if (waiter.kind === 'budget' && waiter.needBytes === 0) return null;
+  if (available(core, card).freeBytes === null) {
+    // Just too old, or a probe that fails: a fresh one is asked for, and the request waits for it.
+    wantSample(core, card, core.nowUs);
+    return 'unmeasured';
+  }
+  if (card.loadToken !== null && core.leases.get(card.loadToken)?.generation !== waiter.generation) return 'load_token';
+  if (card.quietWantedUs !== null && card.confirms === 'total' && core.attendedUs - card.quietWantedUs > core.options.limits.confirmQuietAfterMs * 1_000) return 'quiet';
+  if (card.seats.get(waiter.generation)?.remeasure === true) return 'remeasure';
+  return null;
+}
+
+/** Something loads, leaves or is being put away: an engine that profiles free memory must not start into it. */
+function hasMotion(card: Card): boolean {
+  return card.loading.size > 0 || card.releasing.size > 0 || card.returning.size > 0 || card.jobs.size > 0 || card.spawning > 0 || card.ending.size > 0;
+}
+
+/** Nobody behind this head can be granted now. */
+function stopsAll(core: Core, card: Card, head: Waiter, heldBytes: number): boolean {
+  if (head.told === 'unmeasured' || head.told === 'quiet' || head.told === 'load_token') return true;
+  if (head.told === 'others_loading' && isEntrenched(core, head)) return true;
+  const { freeBytes } = available(core, card);
+  return freeBytes !== null && freeBytes <= heldBytes;
+}
+
+/** Bytes released after the sample was taken are worth a newer one (D14). */
+function sampleNeededAtUs(card: Card): number {
+  return card.releasing.size > 0 || card.returning.size > 0 ? card.lastMotionAtUs : (card.sample?.takenAtUs ?? 0);
+}
+
+function setNeed(core: Core, card: Card, waiter: Waiter, needBytes: number): void {
+  waiter.needBytes = needBytes;
+  if (waiter.holdBytes > needBytes) setHold(core, card, waiter, needBytes);
+}
+
+const reasons: Readonly<Record<string, string>> = {
+  unmeasured: 'free memory is unknown until the card has been read',
+  load_token: 'an engine is measuring free memory while it loads; nothing else loads until it is ready',
+  others_loading: 'this engine measures free memory while it loads; others must come to rest first',
+  quiet: 'a release can only be seen by the card as a whole; nothing loads until it has been',
+  remeasure: 'a load failed in this process; what it left is being measured',
+  leaving: 'room is being made',
+  draining: 'a busy model has been asked to finish its calls',
+  no_victims: 'nothing may be evicted for it now',
+  rung_changed: 'another probe answers than before; a second reading is awaited',
+  behind_head: 'an earlier request needs the room',
+  workers_full: 'the limit of worker processes is reached; an idle one is being ended',
+};
+
+/** Tells the requester what it waits for, when that has changed. */
+function tell(core: Core, card: Card, waiter: Waiter, code: string): void {
+  if (waiter.told === code) return;
+  core.fresh.delete(waiter.key);
+  waiter.told = code;
+  waiter.reason = `${reasons[code] ?? code}: ${shortageText(core, card, waiter.needBytes)}`;
+  const position = positionOf(core, card, waiter);
+  const id = explain(core, {
+    verdict: 'waiting', text: waiter.reason,
+    generation: waiter.generation, request: waiter.request, model: waiter.model, device: card.device, class: waiter.class, arrivedUs: waiter.arrivedUs,
+    numbers: numbersOf(core, card, shownNeed(core, waiter)),
+    unverified: available(core, card).unverified,
+  });
+  emit(core, { type: 'wait', generation: waiter.generation, request: waiter.request, position, reason: waiter.reason, explain: id });
+  publish(core, 'waiting', { generation: waiter.generation, request: waiter.request, model: waiter.model, device: card.device, position, reason: code });
+}
+
+/** New requests that the pass did not come to are told that they wait behind others. */
+export function tellFresh(core: Core): void {
+  for (const key of [...core.fresh]) {
+    const waiter = core.waiters.get(key);
+    const card = waiter === undefined ? undefined : core.cards.get(waiter.device);
+    if (waiter !== undefined && card !== undefined && waiter.told === null) tell(core, card, waiter, 'behind_head');
+  }
+  core.fresh.clear();
+}
+
+function denyNever(core: Core, card: Card, waiter: Waiter): string {
+  deny(core, {
+    generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs,
+    code: 'never_fits', card, ...shownNeed(core, waiter),
+    details: { model: waiter.model, needBytes: String(waiter.needBytes), device: card.device, mostBytes: String(capacityBytes(card)) },
+    text: `${waiter.model} can never fit on ${card.device}`,
+  });
+  endWaiter(core, waiter);
+  return 'done';
+}
+
+/** Its model failed there while it waited: told at once rather than kept for the length of the pause (B79). */
+function denyBackoff(core: Core, card: Card, waiter: Waiter, backoff: Backoff): string {
+  deny(core, {
+    generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs,
+    card, ...shownNeed(core, waiter), ...backoffRefusal(core, waiter.model, backoff),
+  });
+  endWaiter(core, waiter);
+  return 'done';
+}
+
+function denyLost(core: Core, card: Card, waiter: Waiter): void {
+  deny(core, {
+    generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs,
+    code: 'device_lost', card, ...shownNeed(core, waiter),
+    details: { device: card.device, sinceMs: String(card.lost === null ? 0 : Math.floor((core.nowUs - card.lost.sinceAtUs) / 1_000)) },
+    text: `card ${card.device} is lost`,
+  });
+  endWaiter(core, waiter);
+}

@@ -1,0 +1,99 @@
+/** A process's full announcement, compared with the ledger: what it lacks is released (not freed), what it has without a lease is taken in and put away. */
+import type { ModelState } from '../../protocol/index.js';
+import { closeCommand } from './command.js';
+import type { CoreEvent } from './events.js';
+import { chargeFloor } from './floors.js';
+import { isBytes } from './headroom.js';
+import { startEviction } from './ladder.js';
+import { giveBack } from './lease-events.js';
+import { enterLease, setState } from './lease-store.js';
+import { newCharge, setCharged, setResident } from './ledger.js';
+import { attach } from './model.js';
+import { mustLease } from './must.js';
+import { overLease } from './overshoot.js';
+import { chargeFor } from './need.js';
+import { count, explain, inWords, publish } from './report.js';
+import type { Card, Core, Lease, Process } from './state.js';
+
+export function onModelsAnnounced(core: Core, event: Extract<CoreEvent, { type: 'models_announced' }>): void {
+  const process = core.processes.get(event.generation);
+  if (process === undefined) {
+    count(core, 'staleEvents');
+    return;
+  }
+  for (const id of process.commands) if (core.commands.get(id)?.kind === 'list') closeCommand(core, id);
+  const held = new Map<string, ModelState>();
+  for (const state of event.models) {
+    const lease = leaseOf(core, process, state);
+    if (lease !== null) held.set(lease.id, state);
+    else if (state.residentBytes > 0 && isBytes(state.residentBytes)) adopt(core, process, state);
+  }
+  for (const id of [...process.leases]) {
+    const lease = mustLease(core, id);
+    const state = held.get(id);
+    if (state !== undefined) reconcile(core, lease, state);
+    // What was granted a moment ago may not have reached it yet: the recall looks after that (D5).
+    else if (lease.state !== 'granted' && lease.state !== 'quarantined' && !isStray(lease)) giveBack(core, lease);
+  }
+}
+
+function leaseOf(core: Core, process: Process, state: ModelState): Lease | null {
+  const named = state.lease === null ? undefined : core.leases.get(state.lease);
+  if (named?.generation === process.generation) return named;
+  for (const id of process.leases) {
+    const lease = mustLease(core, id);
+    if (lease.model === state.model && (state.device === null || lease.device === state.device)) return lease;
+  }
+  return null;
+}
+
+function isStray(lease: Lease): boolean {
+  return lease.release !== null;
+}
+
+/** Brings a lease into line with what its owner says it holds. */
+function reconcile(core: Core, lease: Lease, state: ModelState): void {
+  lease.hostBytes = state.hostBytes;
+  lease.residency = state.state;
+  if (lease.state === 'granted' || lease.release !== null || lease.state === 'quarantined' || !isBytes(state.residentBytes)) return;
+  setResident(core, lease.charge, state.residentBytes);
+  if (state.residentBytes > lease.charge.chargedBytes) overLease(core, lease, state.residentBytes, chargeFor(state.residentBytes, lease.exclusive));
+  if (lease.state === 'parked' && state.residentBytes > 0) setState(core, lease, 'resident');
+}
+
+/** Bytes on a card under no lease: charged at once, visible, and unloaded as soon as nothing uses them (R271, R273). */
+function adopt(core: Core, process: Process, state: ModelState): void {
+  const card = core.cards.get(state.device ?? process.devices[0] ?? '');
+  if (card === undefined) {
+    count(core, 'strayReports');
+    return;
+  }
+  count(core, 'strays');
+  chargeFloor(core, card, process.generation, process.engine);
+  const lease = strayLease(core, card, process, state);
+  enterLease(core, card, lease);
+  attach(core, process, state.model, null);
+  setCharged(core, lease.charge, state.residentBytes);
+  setResident(core, lease.charge, state.residentBytes);
+  setState(core, lease, 'resident');
+  publish(core, 'overshoot', { lease: lease.id, model: lease.model, generation: process.generation, device: card.device, bytes: state.residentBytes });
+  explain(core, { verdict: 'overshoot', text: `${process.generation} holds ${inWords(state.residentBytes)} of ${state.model} without a lease; charged, and to be unloaded`, generation: process.generation, model: state.model, device: card.device });
+  if (process.state === 'ready' && card.loadToken === null) {
+    startEviction(core, lease, { cause: 'stray', when: 'drained', bytes: null, target: 'none', waiterSinceAtUs: null, beneficiary: null, reason: 'it was loaded without a lease' });
+  }
+}
+
+function strayLease(core: Core, card: Card, process: Process, state: ModelState): Lease {
+  const id = `${core.options.bootId}-l${String(core.nextLease++)}`;
+  return {
+    id, generation: process.generation, model: state.model, device: card.device, order: core.nextOrder++,
+    charge: newCharge('lease', id, card.device, process.generation),
+    state: 'loading', residency: state.state, parts: [], growing: false, exclusive: false, hostBytes: state.hostBytes,
+    class: 'background', policy: { ttlMs: null, pinned: false, exclusive: false }, pinned: false,
+    parkable: state.parkable, profiles: false, residencySeq: -1, useSeq: -1,
+    inFlight: state.inFlight, queued: 0, busyUntilUs: 0, avoidUntilUs: 0,
+    grantedUs: core.attendedUs, loadedUs: core.attendedUs, lastUsedUs: core.attendedUs, lastUsedAtUs: core.nowUs,
+    strikes: 0, partialFailed: false, foreignAtGrantBytes: card.foreignBytes, idleBytes: 0, unsettled: false, over: false,
+    recallCommand: null, commands: [], job: null, release: null,
+  };
+}

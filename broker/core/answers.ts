@@ -1,0 +1,176 @@
+/**
+ * What came of commands. An answer is bound to (generation, command); one to
+ * nothing is ignored and counted (B182). A late or expired one is taken in as a
+ * change of state, which can only start a release: nothing is granted twice (B193).
+ */
+import { inMs } from './clock.js';
+import { closeCommand } from './command.js';
+import type { CoreEvent } from './events.js';
+import { withHeadroom } from './headroom.js';
+import { cancelDrain, dropJob, nextRung, strike } from './ladder.js';
+import { askModels } from './lease-events.js';
+import { reindex } from './lease-store.js';
+import { beginRelease } from './release.js';
+import { count, explain, inWords } from './report.js';
+import type { Command, Core, Job, Lease } from './state.js';
+import { failWish } from './evict-progress.js';
+
+type Answered = Extract<CoreEvent, { type: 'command_answered' }>;
+type Answer = Answered['answer'];
+type Done = Extract<Answer, { kind: 'done' }>;
+
+export function onCommandAnswered(core: Core, event: Answered): void {
+  const command = core.commands.get(event.command);
+  if (command?.generation !== event.generation) {
+    count(core, 'answersIgnored');
+    return;
+  }
+  const lease = command.lease === null ? undefined : core.leases.get(command.lease);
+  if (event.answer.kind !== 'draining') closeCommand(core, command.id);
+  if (lease === undefined) return;
+  if (command.kind === 'trim') {
+    if (event.answer.kind === 'done') lease.hostBytes = event.answer.hostBytes;
+    return;
+  }
+  if (command.kind !== 'move') return;
+  const job = lease.job?.command === command.id ? lease.job : null;
+  if (job === null) onLateAnswer(core, lease, command, event.answer);
+  else onCurrentAnswer(core, lease, job, event.answer);
+}
+
+function onCurrentAnswer(core: Core, lease: Lease, job: Job, answer: Answer): void {
+  switch (answer.kind) {
+    case 'done':
+      onDone(core, lease, job, answer);
+      return;
+    case 'draining':
+      onDraining(core, lease, job, answer.inFlight);
+      return;
+    case 'busy':
+      onBusy(core, lease, job, answer.inFlight);
+      return;
+    case 'unsupported':
+      nextRung(core, lease, job, `unsupported: ${answer.message}`);
+      return;
+    case 'failed':
+      onFailed(core, lease, job, answer.code, answer.message);
+  }
+}
+
+/** The move is done, as the worker says; what is left decides how the release ends. */
+function onDone(core: Core, lease: Lease, job: Job, answer: Done): void {
+  checkFreed(core, lease, answer.freedBytes);
+  lease.hostBytes = answer.hostBytes;
+  lease.over = false;
+  if (answer.target === 'none' || answer.target === 'device') {
+    beginRelease(core, lease, { leftBytes: 0, toChargedBytes: 0, then: 'closed', rung: 'unload', cause: job.cause });
+    return;
+  }
+  const left = Math.min(answer.residentBytes, lease.charge.residentBytes);
+  if (job.bytes === null) {
+    beginRelease(core, lease, { leftBytes: left, toChargedBytes: left, then: 'parked', rung: 'park', cause: job.cause });
+    return;
+  }
+  onPartDone(core, lease, job, answer, left);
+}
+
+/** A part was asked for: a short return sends the next one for all of it (R44, R268). */
+function onPartDone(core: Core, lease: Lease, job: Job, answer: Done, left: number): void {
+  const short = answer.freedBytes < (job.bytes ?? 0);
+  lease.partialFailed = short;
+  if (answer.freedBytes === 0) {
+    nextRung(core, lease, job, 'a part was asked for and nothing was freed');
+    return;
+  }
+  if (short) count(core, 'shortReturns');
+  beginRelease(core, lease, { leftBytes: left, toChargedBytes: withHeadroom(left), then: 'resident', rung: 'partial', cause: job.cause });
+}
+
+/** More freed than was ever held is not believed; the ledger keeps what was measured. */
+function checkFreed(core: Core, lease: Lease, freedBytes: number): void {
+  const heldBytes = lease.charge.residentBytes;
+  if (freedBytes <= heldBytes + core.options.limits.measureToleranceBytes) return;
+  count(core, 'moreFreedThanHeld');
+  explain(core, { verdict: 'overshoot', text: `${lease.model} reports ${inWords(freedBytes)} freed of ${inWords(heldBytes)} held; the report is not believed`, generation: lease.generation, model: lease.model, device: lease.device });
+}
+
+function onDraining(core: Core, lease: Lease, job: Job, inFlight: number): void {
+  if (job.phase === 'cancelling') return;
+  job.phase = 'draining';
+  lease.strikes = 0;
+  core.timers.set('job', lease.id, inMs(core, core.options.limits.drainTimeoutMs));
+  explain(core, { verdict: 'evicting', text: `${lease.model} has shut its door; ${String(inFlight)} call(s) still inside`, generation: lease.generation, model: lease.model, device: lease.device });
+  core.dirty.add(lease.device);
+}
+
+/** In use after all: the worker is the truth. The next victim is tried, or its door is shut later. */
+function onBusy(core: Core, lease: Lease, job: Job, inFlight: number): void {
+  count(core, 'busyAnswers');
+  lease.strikes = 0;
+  lease.busyUntilUs = inMs(core, core.options.limits.commandAnswerMs);
+  dropJob(core, lease);
+  // A wish to evict waits for the calls to end; a plan or an idle model's time-to-live looks again.
+  explain(core, { verdict: 'evicting', text: `${lease.model} is in use (${String(inFlight)} inside) and was not evicted (${job.cause})`, generation: lease.generation, model: lease.model, device: lease.device });
+}
+
+function onFailed(core: Core, lease: Lease, job: Job, code: string, message: string): void {
+  lease.avoidUntilUs = inMs(core, core.options.limits.commandAnswerMs);
+  switch (code) {
+    case 'request_cancelled':
+      dropJob(core, lease);
+      lease.avoidUntilUs = 0;
+      return;
+    case 'command_expired':
+      count(core, 'commandsExpired');
+      dropJob(core, lease);
+      return;
+    case 'lease_unknown':
+    case 'generation_stale':
+      // It says that it has no such lease: what it does have decides.
+      dropJob(core, lease);
+      askModels(core, lease.generation);
+      return;
+    default:
+      nextRung(core, lease, job, `${code}: ${message}`);
+  }
+}
+
+/** The command had been given up. What it did is taken in as a fact about the model, and must be measured like any other. */
+function onLateAnswer(core: Core, lease: Lease, command: Command, answer: Answer): void {
+  count(core, 'answersLate');
+  if (answer.kind !== 'done' || lease.release !== null || lease.state === 'granted' || lease.state === 'loading' || command.kind !== 'move') return;
+  if (lease.job !== null) dropJob(core, lease);
+  const left = answer.target === 'host' ? Math.min(answer.residentBytes, lease.charge.residentBytes) : 0;
+  checkFreed(core, lease, answer.freedBytes);
+  lease.hostBytes = answer.hostBytes;
+  const then = answer.target !== 'host' ? 'closed' : left > 0 ? 'resident' : 'parked';
+  beginRelease(core, lease, { leftBytes: left, toChargedBytes: then === 'resident' ? withHeadroom(left) : left, then, rung: then === 'closed' ? 'unload' : 'park', cause: 'plan' });
+}
+
+/** A rung's deadline has passed. */
+export function jobOverdue(core: Core, lease: Lease): void {
+  const { job } = lease;
+  if (job === null) return;
+  switch (job.phase) {
+    case 'sent':
+      strike(core, lease, job, 'the command was not answered');
+      return;
+    case 'draining':
+      failDrainWishes(core, lease);
+      cancelDrain(core, lease, job);
+      return;
+    case 'moving':
+      nextRung(core, lease, job, 'the move took too long');
+      return;
+    case 'cancelling':
+      strike(core, lease, job, 'the command could not be taken back');
+      return;
+  }
+}
+
+function failDrainWishes(core: Core, lease: Lease): void {
+  for (const wish of core.evictRequests.values()) {
+    if (wish.pending.has(lease.id)) failWish(core, wish, 'busy', { model: lease.model, inFlight: String(lease.inFlight) });
+  }
+  reindex(core, lease);
+}

@@ -1,0 +1,78 @@
+/** Saying no: with the code, the numbers, what could be had, and where else there is room. */
+import { available, numbersOf } from './available.js';
+import { withoutHeadroom } from './headroom.js';
+import { count, emit, explain, inWords, noteAnswered, publish } from './report.js';
+import type { Card, Core } from './state.js';
+import type { ErrorCode, RequestClass } from '../../protocol/index.js';
+import type { Verdict } from './explain.js';
+
+export interface Denied {
+  readonly generation: string;
+  readonly request: number;
+  readonly model: string;
+  readonly class: RequestClass | null;
+  readonly arrivedUs?: number;
+  readonly code: ErrorCode;
+  readonly details: Readonly<Record<string, string>>;
+  readonly text: string;
+  readonly card?: Card | null;
+  readonly requestedBytes?: number;
+  readonly needBytes?: number;
+  readonly floorBytes?: number;
+  readonly ownHoldBytes?: number;
+  readonly retryAfterMs?: number | null;
+  readonly verdict?: Verdict;
+}
+
+/** Why a request is refused; the rest of the answer is filled in by its caller. */
+export type Refusal = Pick<Denied, 'code' | 'details' | 'text' | 'retryAfterMs'>;
+
+/** The one way to say no to a request. */
+export function deny(core: Core, denied: Denied): void {
+  const card = denied.card ?? null;
+  const needBytes = denied.needBytes ?? 0;
+  const floorBytes = denied.floorBytes ?? 0;
+  const ownHoldBytes = denied.ownHoldBytes ?? 0;
+  const numbers = card === null ? null : numbersOf(core, card, { requestedBytes: denied.requestedBytes ?? 0, needBytes, floorBytes, ownHoldBytes });
+  const couldHaveBytes = card === null || available(core, card).freeBytes === null ? null : withoutHeadroom((numbers?.availableBytes ?? 0) - floorBytes);
+  count(core, 'denials');
+  count(core, `denials.${denied.code}`);
+  const id = explain(core, {
+    verdict: denied.verdict ?? 'denied',
+    text: denied.text,
+    generation: denied.generation, request: denied.request, model: denied.model,
+    device: card?.device ?? null, class: denied.class, numbers,
+    ...(denied.arrivedUs === undefined ? {} : { arrivedUs: denied.arrivedUs }),
+    unverified: card !== null && available(core, card).unverified,
+  });
+  noteAnswered(core, denied.generation, denied.request);
+  emit(core, {
+    type: 'deny',
+    generation: denied.generation, request: denied.request,
+    code: denied.code, details: denied.details,
+    numbers, couldHaveBytes,
+    roomElsewhere: card === null || needBytes === 0 ? [] : roomElsewhere(core, card, needBytes),
+    retryAfterMs: denied.retryAfterMs ?? null,
+    explain: id,
+  });
+  publish(core, 'denied', { generation: denied.generation, request: denied.request, model: denied.model, device: card?.device ?? null, code: denied.code });
+}
+
+/** Other cards on which the whole request would fit now, without evicting. */
+function roomElsewhere(core: Core, card: Card, needBytes: number): string[] {
+  const elsewhere: string[] = [];
+  for (const other of core.cards.values()) {
+    if (other === card || other.kind === 'cpu' || other.lost !== null) continue;
+    const free = available(core, other).freeBytes;
+    if (free !== null && free - other.holdBytes >= needBytes) elsewhere.push(other.device);
+  }
+  return elsewhere;
+}
+
+/** Why a card cannot give now, for a person. */
+export function shortageText(core: Core, card: Card, needBytes: number): string {
+  const free = available(core, card).freeBytes;
+  if (free === null) return `free memory of ${card.device} is unknown`;
+  const foreign = card.foreignBytes === null || card.foreignBytes === 0 ? '' : `, ${inWords(card.foreignBytes)} used by processes we do not own`;
+  return `${inWords(needBytes)} needed, ${inWords(free - card.holdBytes)} available (${inWords(card.chargedBytes)} charged, ${inWords(card.holdBytes)} held${foreign})`;
+}

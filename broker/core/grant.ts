@@ -1,0 +1,71 @@
+/** Saying yes: the charge is made in the same turn as the decision. */
+import { numbersOf } from './available.js';
+import { inMs } from './clock.js';
+import { chargeFloor } from './floors.js';
+import { setCharged } from './ledger.js';
+import { openLease, reindex, setState } from './lease-store.js';
+import { attach } from './model.js';
+import { mustProcess } from './must.js';
+import { extendedLease, extendedParts, leaseNeedBytes, shownNeed } from './need.js';
+import { abandonRelease } from './release.js';
+import { count, emit, explain, inWords, noteAnswered, publish } from './report.js';
+import type { BudgetWaiter, Card, Core, Lease } from './state.js';
+
+/** Grants a budget request; the caller has checked that it fits. */
+export function grantBudget(core: Core, card: Card, waiter: BudgetWaiter, unverified: boolean): void {
+  const process = mustProcess(core, waiter.generation);
+  const growBytes = leaseNeedBytes(core, waiter);
+  const numbers = numbersOf(core, card, shownNeed(core, waiter));
+  if (waiter.requestedBytes > 0) chargeFloor(core, card, waiter.generation, process.engine);
+  const extended = extendedLease(core, waiter);
+  const lease = extended ?? openLease(core, card, waiter);
+  if (extended === null) attach(core, process, waiter.model, null);
+  else extend(lease, waiter);
+  if (growBytes > 0) abandonRelease(core, lease);
+  setCharged(core, lease.charge, lease.charge.chargedBytes + growBytes);
+  if (extended === null || lease.state === 'parked') begin(core, lease);
+  else if (growBytes > 0 && lease.state === 'resident') grow(core, lease);
+  if (waiter.profiles && card.loading.has(lease.id)) card.loadToken = lease.id;
+  reindex(core, lease);
+  const id = explain(core, {
+    verdict: 'granted',
+    text: textOf(card, waiter, lease, growBytes, unverified),
+    generation: waiter.generation, request: waiter.request, model: waiter.model, device: card.device,
+    class: waiter.class, arrivedUs: waiter.arrivedUs, numbers, unverified,
+  });
+  tellGranted(core, waiter, lease, id);
+}
+
+/** The answer frame and the news of it. */
+export function tellGranted(core: Core, asked: { readonly generation: string; readonly request: number; readonly model: string }, lease: Lease, explainId: string | null): void {
+  count(core, 'grants');
+  noteAnswered(core, asked.generation, asked.request);
+  emit(core, { type: 'grant', generation: asked.generation, request: asked.request, lease: lease.id, device: lease.device, chargedBytes: lease.charge.chargedBytes, explain: explainId });
+  publish(core, 'granted', { generation: asked.generation, request: asked.request, model: asked.model, lease: lease.id, device: lease.device, chargedBytes: lease.charge.chargedBytes });
+}
+
+/** A growth of a settled lease is under way until it is reported. */
+export function grow(core: Core, lease: Lease): void {
+  lease.growing = true;
+  core.timers.set('grant_confirm', lease.id, inMs(core, core.options.limits.grantConfirmMs));
+}
+
+function begin(core: Core, lease: Lease): void {
+  lease.grantedUs = core.attendedUs;
+  setState(core, lease, 'granted');
+  core.timers.set('grant_confirm', lease.id, inMs(core, core.options.limits.grantConfirmMs));
+}
+
+function extend(lease: Lease, waiter: BudgetWaiter): void {
+  lease.parts = extendedParts(lease, waiter.parts);
+  lease.class = waiter.class;
+  lease.policy = waiter.policy;
+  lease.exclusive = waiter.exclusive;
+}
+
+function textOf(card: Card, waiter: BudgetWaiter, lease: Lease, growBytes: number, unverified: boolean): string {
+  if (card.kind === 'cpu') return `${waiter.model}: cpu, not leased`;
+  const exception = waiter.exclusive ? ' without headroom (exclusive, measured)' : '';
+  const ledger = unverified ? '; by the ledger alone, unverified' : '';
+  return `${waiter.model} gets ${inWords(growBytes)}${exception} on ${card.device}, ${inWords(lease.charge.chargedBytes)} charged in all${ledger}`;
+}

@@ -1,0 +1,17 @@
+/** The broker's core: a pure machine. `step(core, event)` returns effects; everything else reads. */
+export { createCore } from './create.js';
+export { step } from './step.js';
+export { snapshot, restore } from './snapshot.js';
+export { checkInvariants } from './invariants.js';
+export { ledgerView } from './view-build.js';
+export { explainRecords, type ExplainFilter } from './report.js';
+export { evictionTarget, type DelegatedEviction, type EvictionTarget } from './offset.js';
+export { headroom, withHeadroom, withoutHeadroom, isBytes, leasableBytesMax } from './headroom.js';
+export { cheapestSet, leastRecentlyUsed, type VictimCandidate, type VictimPolicy } from './victim-policy.js';
+export { rankOf, goesBefore } from './queue.js';
+export type { Core } from './state.js';
+export type * from './events.js';
+export type * from './effects.js';
+export type * from './explain.js';
+export type * from './options.js';
+export type * from './view.js';

@@ -1,0 +1,115 @@
+/**
+ * The eviction ladder of one victim: partial, park, unload, end the process,
+ * quarantine; each rung with its own deadline. The broker asks, the worker
+ * decides and answers; an answer frees nothing (release.ts).
+ */
+import { inMs } from './clock.js';
+import { openCommand } from './command.js';
+import type { TerminateCause } from './effects.js';
+import { canPark } from './eviction-plan.js';
+import { failWish } from './evict-progress.js';
+import { reindex, setState } from './lease-store.js';
+import { mustProcess } from './must.js';
+import { count, emit, explain, inWords, publish } from './report.js';
+import type { Core, Job, JobCause, Lease } from './state.js';
+import { terminateWhenIdle } from './terminate.js';
+
+export interface EvictionOrder {
+  readonly cause: JobCause;
+  readonly when: 'now' | 'drained';
+  /** Null: all of it. */
+  readonly bytes: number | null;
+  readonly target: 'host' | 'none';
+  readonly waiterSinceAtUs: number | null;
+  /** The key of the request it serves; null: none. */
+  readonly beneficiary: string | null;
+  readonly reason: string;
+}
+
+/** Commands of one lease that may go unanswered before its process is ended. */
+const strikesMax = 2;
+
+/** Sends the first fitting rung's command. */
+export function startEviction(core: Core, lease: Lease, order: EvictionOrder): void {
+  const parks = order.target === 'host' && canPark(core, lease);
+  const rung = order.bytes !== null ? 'partial' : parks ? 'park' : 'unload';
+  const id = openCommand(core, { generation: lease.generation, kind: 'move', lease: lease.id });
+  const { limits } = core.options;
+  lease.job = { command: id, cause: order.cause, rung, when: order.when, bytes: order.bytes, waiterSinceAtUs: order.waiterSinceAtUs, beneficiary: order.beneficiary, startedUs: core.attendedUs, phase: 'sent' };
+  core.timers.set('job', lease.id, inMs(core, limits.commandAnswerMs));
+  reindex(core, lease);
+  emit(core, {
+    type: 'move', generation: lease.generation, command: id, lease: lease.id, model: lease.model,
+    target: parks ? 'host' : 'none', device: null, bytes: order.bytes, when: order.when,
+    waiterSinceUs: order.waiterSinceAtUs,
+    expiresMs: order.when === 'drained' ? limits.drainTimeoutMs : limits.commandAnswerMs,
+    reason: order.reason,
+  });
+  publish(core, 'evicting', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, rung, when: order.when, cause: order.cause });
+}
+
+/** The command did not do it: the next rung of the same victim. */
+export function nextRung(core: Core, lease: Lease, job: Job, why: string): void {
+  count(core, 'escalations');
+  explain(core, { verdict: 'escalated', text: `${lease.model}: ${job.rung} did not free it (${why})`, generation: lease.generation, model: lease.model, device: lease.device });
+  const again = { cause: job.cause, when: job.when, bytes: null, waiterSinceAtUs: job.waiterSinceAtUs, beneficiary: job.beneficiary, reason: why } as const;
+  dropJob(core, lease);
+  if (job.rung === 'partial' && canPark(core, lease)) startEviction(core, lease, { ...again, target: 'host' });
+  else if (job.rung !== 'unload') startEviction(core, lease, { ...again, target: 'none' });
+  else endProcess(core, lease, job.cause === 'residue' ? 'residue' : 'command_failed', why);
+}
+
+/** The last rungs: a worker ends, a holder's bytes are quarantined. */
+export function endProcess(core: Core, lease: Lease, cause: TerminateCause, why: string): void {
+  const process = mustProcess(core, lease.generation);
+  publish(core, 'eviction_failed', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, why });
+  if (process.role === 'worker') terminateWhenIdle(core, process, cause, why);
+  else quarantine(core, lease, why);
+}
+
+/** Bytes that nobody gives back: charged until a measurement or an exit says otherwise, never granted. */
+export function quarantine(core: Core, lease: Lease, why: string): void {
+  if (lease.state === 'quarantined') return;
+  lease.job = null;
+  lease.release = null;
+  core.timers.drop('job', lease.id);
+  core.timers.drop('release', lease.id);
+  core.timers.drop('ttl', lease.id);
+  setState(core, lease, 'quarantined');
+  count(core, 'quarantines');
+  publish(core, 'quarantined', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, bytes: lease.charge.chargedBytes, why });
+  explain(core, { verdict: 'quarantined', text: `${inWords(lease.charge.chargedBytes)} of ${lease.model} on ${lease.device} are quarantined: ${why}`, generation: lease.generation, model: lease.model, device: lease.device });
+  for (const wish of core.evictRequests.values()) {
+    if (wish.pending.has(lease.id)) failWish(core, wish, 'quarantined', { bytes: String(lease.charge.chargedBytes), device: lease.device, reason: why });
+  }
+}
+
+/** The job is over without its doing; the victim may be chosen again. */
+export function dropJob(core: Core, lease: Lease): void {
+  lease.job = null;
+  core.timers.drop('job', lease.id);
+  reindex(core, lease);
+}
+
+/** A command went unanswered: it is taken back, the victim is passed over for a while, and the second time its process ends. */
+export function strike(core: Core, lease: Lease, job: Job, why: string): void {
+  lease.strikes++;
+  count(core, 'commandTimeouts');
+  emit(core, { type: 'cancel_command', generation: lease.generation, command: job.command });
+  dropJob(core, lease);
+  lease.avoidUntilUs = inMs(core, core.options.limits.commandAnswerMs);
+  explain(core, { verdict: 'escalated', text: `${lease.model}: ${why}; nothing was freed, it stays charged`, generation: lease.generation, model: lease.model, device: lease.device });
+  if (lease.strikes >= strikesMax) {
+    count(core, 'escalations');
+    endProcess(core, lease, 'command_failed', why);
+  }
+}
+
+/** Takes back a drain that nobody waits for any more (D21), or that took too long. */
+export function cancelDrain(core: Core, lease: Lease, job: Job): void {
+  job.phase = 'cancelling';
+  count(core, 'drainsCancelled');
+  core.timers.set('job', lease.id, inMs(core, core.options.limits.commandAnswerMs));
+  core.dirty.add(lease.device);
+  emit(core, { type: 'cancel_command', generation: lease.generation, command: job.command });
+}

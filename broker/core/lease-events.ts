@@ -1,0 +1,257 @@
+/** What a lease's owner says of it. Every report is a claim: it may raise a charge at once, and lowers one only where the ledger may believe it. */
+import type { LeasePart } from '../../protocol/index.js';
+import { failed, retryAfterOom, succeeded } from './backoff.js';
+import { inMs, msSince } from './clock.js';
+import { closeCommand, openCommand } from './command.js';
+import type { CoreEvent } from './events.js';
+import { setCharged, setResident } from './ledger.js';
+import { reindex, setState, setUse, wasLease } from './lease-store.js';
+import { modelOf } from './model.js';
+import { mustCard, mustProcess } from './must.js';
+import { chargeFor, sumOf } from './need.js';
+import { overLease, unloadOver } from './overshoot.js';
+import { wantSample } from './probe.js';
+import { abandonRelease, beginRelease, voidGrant } from './release.js';
+import { count, emit, explain, publish } from './report.js';
+import type { Core, Lease } from './state.js';
+import { isBytes } from './headroom.js';
+import { hasCalls, terminate } from './terminate.js';
+
+type Reported = Extract<CoreEvent, { type: 'residency_reported' }>;
+type LeaseReleased = Extract<CoreEvent, { type: 'lease_released' }>;
+
+/** The lease named by an event of its owner; null (counted, and answered where it can be) when it is not theirs. */
+export function ownLease(core: Core, event: { readonly generation: string; readonly lease: string; readonly request?: number }): Lease | null {
+  const process = core.processes.get(event.generation);
+  const lease = core.leases.get(event.lease);
+  if (process !== undefined && lease?.generation === event.generation) return lease;
+  count(core, process === undefined ? 'staleEvents' : 'strayReports');
+  if (process === undefined) emit(core, { type: 'fail', generation: event.generation, request: event.request ?? null, code: 'generation_stale', details: { generation: event.generation, current: 'none' } });
+  else if (event.request !== undefined && lease !== undefined) emit(core, { type: 'fail', generation: event.generation, request: event.request, code: 'lease_not_yours', details: { lease: event.lease, owner: lease.generation, generation: event.generation } });
+  return null;
+}
+
+/** The grant arrived: bytes are about to be taken. */
+export function onLoadBegun(core: Core, event: Extract<CoreEvent, { type: 'load_begun' }>): void {
+  const lease = ownLease(core, event);
+  if (lease === null) {
+    // Taken back and yet begun: find out what is there.
+    if (core.processes.has(event.generation)) askModels(core, event.generation);
+    return;
+  }
+  core.timers.drop('grant_confirm', lease.id);
+  if (lease.state === 'granted') setState(core, lease, 'loading');
+  // Measured anew at the start of the load, so that a race lost to a stranger is known as one (B115).
+  wantSample(core, mustCard(core, lease.device), core.nowUs);
+}
+
+/** The answer to "did this grant reach you?" (D5). */
+export function onRecallAnswered(core: Core, event: Extract<CoreEvent, { type: 'recall_answered' }>): void {
+  const command = core.commands.get(event.command);
+  if (command?.generation !== event.generation || command.kind !== 'recall' || command.lease !== event.lease) {
+    count(core, 'answersIgnored');
+    return;
+  }
+  closeCommand(core, event.command);
+  const lease = ownLease(core, event);
+  if (lease === null) return;
+  lease.recallCommand = null;
+  core.timers.drop('grant_confirm', lease.id);
+  if (lease.state !== 'granted') return;
+  if (event.begun) setState(core, lease, 'loading');
+  else voidGrant(core, lease, 'recalled: the grant had not arrived');
+}
+
+/** A grant was not confirmed in time: ask; only an answer or an exit closes it. */
+export function recall(core: Core, lease: Lease): void {
+  if (lease.growing) {
+    // A growth without news: taken as settled, its bytes stay charged.
+    lease.growing = false;
+    reindex(core, lease);
+    return;
+  }
+  if (lease.state !== 'granted') return;
+  if (lease.recallCommand !== null) closeCommand(core, lease.recallCommand);
+  const command = openCommand(core, { generation: lease.generation, kind: 'recall', lease: lease.id });
+  lease.recallCommand = command;
+  core.timers.set('grant_confirm', lease.id, inMs(core, core.options.limits.grantConfirmMs));
+  count(core, 'recalls');
+  emit(core, { type: 'recall', generation: lease.generation, command, lease: lease.id });
+}
+
+/** What a model holds now. */
+export function onResidencyReported(core: Core, event: Reported): void {
+  const lease = ownLease(core, event);
+  if (lease === null) {
+    strangeReport(core, event);
+    return;
+  }
+  emit(core, { type: 'acknowledge', generation: event.generation, request: event.request });
+  if (event.seq <= lease.residencySeq || !isBytes(event.residentBytes) || !isBytes(event.hostBytes)) {
+    count(core, 'staleReports');
+    return;
+  }
+  lease.residencySeq = event.seq;
+  lease.residency = event.state;
+  lease.hostBytes = event.hostBytes;
+  publish(core, 'residency_changed', { lease: lease.id, model: lease.model, state: event.state, residentBytes: event.residentBytes, hostBytes: event.hostBytes });
+  applyResidency(core, lease, event);
+}
+
+function applyResidency(core: Core, lease: Lease, event: Reported): void {
+  switch (event.state) {
+    case 'loading':
+    case 'resuming':
+      if (lease.state === 'granted') core.timers.drop('grant_confirm', lease.id);
+      if (lease.state === 'granted' || lease.state === 'parked') setState(core, lease, 'loading');
+      if (lease.release === null) claimResident(core, lease, event.residentBytes);
+      return;
+    case 'resident':
+      onResident(core, lease, event);
+      return;
+    case 'parking':
+    case 'unloading':
+      if (lease.job !== null && lease.job.phase !== 'cancelling') {
+        lease.job.phase = 'moving';
+        core.timers.set('job', lease.id, inMs(core, core.options.limits.moveTimeoutMs));
+      }
+      return;
+    case 'parked':
+      if (lease.state === 'parked' || lease.release !== null || lease.state === 'granted') return;
+      beginRelease(core, lease, { leftBytes: event.residentBytes, toChargedBytes: event.residentBytes, then: 'parked', rung: 'park', cause: lease.job?.cause ?? 'reported' });
+      return;
+    case 'absent':
+      giveBack(core, lease);
+  }
+}
+
+/** Loaded (or measured anew): the lease is trued up (D11), what was measured is charged at once (D12). */
+function onResident(core: Core, lease: Lease, event: Reported): void {
+  if (lease.release !== null && lease.release.then !== 'resident') {
+    // Said to be gone, and now said to be there: the release is void, the bytes stay charged.
+    lease.release = null;
+    core.timers.drop('release', lease.id);
+  }
+  const loaded = lease.state !== 'resident' || lease.growing;
+  const fresh = lease.state === 'granted' || lease.state === 'loading';
+  if (event.parts !== null && sumOf(event.parts) > 0) {
+    abandonRelease(core, lease);
+    lease.parts = trueUp(lease.parts, event.parts);
+  }
+  lease.growing = false;
+  core.timers.drop('grant_confirm', lease.id);
+  if (fresh) loadSucceeded(core, lease, event.loadMs);
+  claimResident(core, lease, event.residentBytes);
+  setState(core, lease, 'resident');
+  chargeSteady(core, lease, loaded || event.parts !== null);
+  reindex(core, lease);
+  if (fresh) publish(core, 'loaded', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, residentBytes: event.residentBytes, chargedBytes: lease.charge.chargedBytes, loadMs: event.loadMs });
+}
+
+/** A part allocated up front becomes its measured size; every other one max(declared, measured); new ones join. */
+export function trueUp(declared: readonly LeasePart[], measured: readonly LeasePart[]): LeasePart[] {
+  const byName = new Map(declared.map((part) => [part.name, part]));
+  for (const part of measured) {
+    const known = byName.get(part.name);
+    const bytes = known === undefined || part.upFront ? part.bytes : Math.max(known.bytes, part.bytes);
+    byName.set(part.name, { ...part, bytes });
+  }
+  return [...byName.values()].filter((part) => part.bytes > 0);
+}
+
+/** Charges ceil(11/10 x the steady ceiling): the surplus of a load's peak goes back (B23), an overshoot is dealt with (B25). */
+function chargeSteady(core: Core, lease: Lease, mayShrink: boolean): void {
+  const steadyBytes = Math.max(sumOf(lease.parts), lease.charge.residentBytes);
+  const wantedBytes = chargeFor(steadyBytes, lease.exclusive);
+  const { chargedBytes } = lease.charge;
+  if (wantedBytes <= chargedBytes) {
+    if (mayShrink) setCharged(core, lease.charge, wantedBytes);
+    return;
+  }
+  overLease(core, lease, steadyBytes, wantedBytes);
+}
+
+function claimResident(core: Core, lease: Lease, bytes: number): void {
+  setResident(core, lease.charge, bytes);
+  if (bytes > lease.charge.chargedBytes && lease.state === 'loading') overLease(core, lease, bytes, bytes);
+}
+
+function loadSucceeded(core: Core, lease: Lease, loadMs: number | null): void {
+  const model = modelOf(core, lease.model);
+  const tookMs = loadMs ?? msSince(core, lease.grantedUs);
+  // Granted again after it had been loaded: back from a parked copy.
+  if (lease.loadedUs < lease.grantedUs) model.resumeMs = tookMs;
+  else model.loadMs = tookMs;
+  lease.loadedUs = core.attendedUs;
+  lease.lastUsedUs = core.attendedUs;
+  lease.lastUsedAtUs = core.nowUs;
+  succeeded(core, lease.model, lease.device);
+  count(core, 'loads');
+}
+
+/** Calls inside and queued: an absolute count, never a difference (B80). */
+export function onUseReported(core: Core, event: Extract<CoreEvent, { type: 'use_reported' }>): void {
+  const lease = ownLease(core, event);
+  if (lease === null) return;
+  if (event.seq <= lease.useSeq) {
+    count(core, 'staleReports');
+    return;
+  }
+  lease.useSeq = event.seq;
+  setUse(core, lease, Math.max(0, event.inFlight), Math.max(0, event.queued));
+  if (lease.over) unloadOver(core, lease);
+  const process = mustProcess(core, lease.generation);
+  if (process.endWhenIdle !== null && !hasCalls(core, process)) terminate(core, process, process.endWhenIdle, 'its last call has ended');
+}
+
+/** Done with a lease. What was never begun frees at once (D13); anything else waits to be seen. */
+export function onLeaseReleased(core: Core, event: LeaseReleased): void {
+  const lease = ownLease(core, event);
+  if (lease === null) return;
+  if (event.cause === 'load_failed') loadFailed(core, lease, event.failure?.code ?? 'load_failed', event.failure?.message ?? 'no reason given');
+  giveBack(core, lease);
+}
+
+/** The owner says that nothing of this lease is left. */
+export function giveBack(core: Core, lease: Lease): void {
+  const never = lease.state === 'granted' && lease.charge.residentBytes === 0;
+  if (never) voidGrant(core, lease, 'never begun');
+  else if (lease.release === null || lease.release.then !== 'closed') {
+    beginRelease(core, lease, { leftBytes: 0, toChargedBytes: 0, then: 'closed', rung: 'unload', cause: lease.job?.cause ?? lease.release?.cause ?? 'reported' });
+  }
+}
+
+function loadFailed(core: Core, lease: Lease, code: string, message: string): void {
+  const card = mustCard(core, lease.device);
+  const seat = card.seats.get(lease.generation);
+  // Nothing else is granted to this process there until a sample has shown what the failure left (B44).
+  if (seat !== undefined && lease.state !== 'granted') seat.remeasure = true;
+  const reason = `${code}: ${message}`;
+  if (code === 'out_of_memory') {
+    const raced = (card.foreignBytes ?? 0) > (lease.foreignAtGrantBytes ?? 0) + core.options.limits.measureToleranceBytes;
+    if (raced) count(core, 'lostRaces');
+    if (retryAfterOom(core, lease.model, lease.device, reason)) {
+      explain(core, { verdict: 'expired', text: `${lease.model} ran out of memory inside its lease${raced ? ', a race lost to a foreign process' : ''}; one retry after a new measurement`, generation: lease.generation, model: lease.model, device: lease.device });
+      return;
+    }
+  }
+  failed(core, lease.model, lease.device, reason, msSince(core, lease.grantedUs));
+}
+
+/** A report about a lease that is no more, or never was. */
+function strangeReport(core: Core, event: Reported): void {
+  if (!core.processes.has(event.generation) || core.leases.has(event.lease)) return;
+  if (wasLease(core, event.lease) && event.residentBytes === 0) {
+    emit(core, { type: 'acknowledge', generation: event.generation, request: event.request });
+    return;
+  }
+  emit(core, { type: 'fail', generation: event.generation, request: event.request, code: 'lease_unknown', details: { lease: event.lease } });
+  askModels(core, event.generation);
+}
+
+/** Asks a process for everything it holds; what it holds without a lease is then charged and put away. */
+export function askModels(core: Core, generation: string): void {
+  for (const open of core.processes.get(generation)?.commands ?? []) if (core.commands.get(open)?.kind === 'list') return;
+  const command = openCommand(core, { generation, kind: 'list', lease: null });
+  emit(core, { type: 'list_models', generation, command });
+}

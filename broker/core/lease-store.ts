@@ -1,0 +1,145 @@
+/** Leases in the ledger: opened, indexed anew after each change, closed. One function changes a state's consequences. */
+import { detach, modelOf } from './model.js';
+import { must, mustCard } from './must.js';
+import { dropCharge, newCharge, seatOf, setFlux } from './ledger.js';
+import { considerIdle } from './idle.js';
+import type { BudgetWaiter, Card, Core, Lease, LeaseState } from './state.js';
+
+const leaseTimers = ['grant_confirm', 'job', 'release', 'ttl'] as const;
+
+export function openLease(core: Core, card: Card, waiter: BudgetWaiter): Lease {
+  const id = `${core.options.bootId}-l${String(core.nextLease++)}`;
+  const lease: Lease = {
+    id,
+    generation: waiter.generation, model: waiter.model, device: card.device,
+    order: core.nextOrder++,
+    charge: newCharge('lease', id, card.device, waiter.generation),
+    state: 'granted', residency: 'absent',
+    parts: waiter.parts.filter((part) => part.bytes > 0),
+    growing: false, exclusive: waiter.exclusive, hostBytes: 0,
+    class: waiter.class, policy: waiter.policy,
+    pinned: core.models.get(waiter.model)?.pinned ?? waiter.policy.pinned,
+    parkable: waiter.parkable, profiles: waiter.profiles,
+    residencySeq: -1, useSeq: -1, inFlight: 0, queued: 0, busyUntilUs: 0, avoidUntilUs: 0,
+    grantedUs: core.attendedUs, loadedUs: core.attendedUs, lastUsedUs: core.attendedUs, lastUsedAtUs: core.nowUs,
+    strikes: 0, partialFailed: false, foreignAtGrantBytes: card.foreignBytes, idleBytes: 0, unsettled: false, over: false,
+    recallCommand: null, commands: [], job: null, release: null,
+  };
+  enterLease(core, card, lease);
+  return lease;
+}
+
+/** Puts a new lease into every index. */
+export function enterLease(core: Core, card: Card, lease: Lease): void {
+  core.leases.set(lease.id, lease);
+  card.leases.add(lease.id);
+  seatOf(core, card, lease.generation).leases.add(lease.id);
+  core.processes.get(lease.generation)?.leases.add(lease.id);
+  core.touched.add(lease.id);
+}
+
+/** Moves a lease to a state and draws every consequence for the indexes. */
+export function setState(core: Core, lease: Lease, state: LeaseState): void {
+  lease.state = state;
+  reindex(core, lease);
+}
+
+/** Brings a lease's card indexes into line with its state; call after any change of state, use, pin, job or release. */
+export function reindex(core: Core, lease: Lease): void {
+  const card = mustCard(core, lease.device);
+  const loads = isLoading(lease);
+  index(card.loading, lease.id, loads);
+  setFlux(core, lease.charge, loads ? 'loading' : lease.release !== null ? 'releasing' : null);
+  index(card.jobs, lease.id, lease.job !== null);
+  index(card.releasing, lease.id, lease.release !== null);
+  index(card.quarantined, lease.id, lease.state === 'quarantined');
+  const unsettled = loads || lease.job !== null || lease.release !== null;
+  const seat = card.seats.get(lease.generation);
+  if (seat !== undefined && unsettled !== lease.unsettled) seat.unsettled += unsettled ? 1 : -1;
+  lease.unsettled = unsettled;
+  if (!loads && card.loadToken === lease.id) {
+    card.loadToken = null;
+    card.planEpoch++;
+  }
+  const idleBytes = isIdle(lease) && !lease.pinned ? lease.charge.chargedBytes : 0;
+  if (idleBytes > lease.idleBytes) card.planEpoch++;
+  card.idleBytes += idleBytes - lease.idleBytes;
+  lease.idleBytes = idleBytes;
+  considerTtl(core, lease);
+  core.dirty.add(card.device);
+  core.touched.add(lease.id);
+}
+
+function index(among: Set<string>, id: string, belongs: boolean): void {
+  if (belongs) among.add(id);
+  else if (among.size > 0) among.delete(id);
+}
+
+/** Idle time-to-live: counted from the end of the last use while the lease is idle. */
+function considerTtl(core: Core, lease: Lease): void {
+  const { ttlMs } = lease.policy;
+  if (ttlMs === null) return;
+  if (lease.pinned || !isIdle(lease)) core.timers.drop('ttl', lease.id);
+  else if (!core.timers.has('ttl', lease.id)) core.timers.set('ttl', lease.id, lease.lastUsedUs + ttlMs * 1_000);
+}
+
+/** Granted or being loaded, resumed or enlarged: its process may be taking bytes at this moment. */
+export function isLoading(lease: Lease): boolean {
+  return lease.release === null && (lease.state === 'granted' || lease.state === 'loading' || lease.growing);
+}
+
+/** Resident, settled, without calls and without a command: what a victim must be. */
+export function isIdle(lease: Lease): boolean {
+  return lease.state === 'resident' && !lease.growing && lease.inFlight === 0 && lease.queued === 0 && lease.job === null && lease.release === null;
+}
+
+/** Ends a lease whose bytes are gone (or never came). */
+export function closeLease(core: Core, lease: Lease): void {
+  const card = mustCard(core, lease.device);
+  lease.job = null;
+  lease.release = null;
+  lease.growing = false;
+  setState(core, lease, 'releasing');
+  card.idleBytes -= lease.idleBytes;
+  lease.idleBytes = 0;
+  dropCharge(core, lease.charge);
+  for (const command of lease.commands) core.commands.delete(command);
+  core.leases.delete(lease.id);
+  core.touched.delete(lease.id);
+  card.leases.delete(lease.id);
+  card.seats.get(lease.generation)?.leases.delete(lease.id);
+  core.timers.dropAll(lease.id, leaseTimers);
+  const process = core.processes.get(lease.generation);
+  if (process !== undefined) {
+    process.leases.delete(lease.id);
+    detach(core, process, lease.model, 'lease');
+    considerIdle(core, process);
+  }
+}
+
+/** A lease of this broker that is no more: its number has been given out. */
+export function wasLease(core: Core, id: string): boolean {
+  const prefix = `${core.options.bootId}-l`;
+  if (!id.startsWith(prefix) || core.leases.has(id)) return false;
+  const number = Number(id.slice(prefix.length));
+  return Number.isSafeInteger(number) && number >= 1 && number < core.nextLease;
+}
+
+/** Calls on a lease changed; keeps what fairness and the TTL need. */
+export function setUse(core: Core, lease: Lease, inFlight: number, queued: number): void {
+  must(inFlight >= 0 && queued >= 0, 'calls are counted from 0');
+  const was = lease.inFlight + lease.queued;
+  const is = inFlight + queued;
+  if (was === 0 && is > 0) {
+    const model = modelOf(core, lease.model);
+    model.gapUs = Math.floor((model.gapUs * 3 + Math.max(1, core.attendedUs - lease.lastUsedUs)) / 4);
+  }
+  if (was > 0 || is > 0) {
+    lease.lastUsedUs = core.attendedUs;
+    lease.lastUsedAtUs = core.nowUs;
+  }
+  lease.inFlight = inFlight;
+  lease.queued = queued;
+  if (is === 0) lease.busyUntilUs = 0;
+  reindex(core, lease);
+}

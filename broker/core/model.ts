@@ -1,0 +1,74 @@
+/** What the core remembers of a model: where it is hosted, what its loads cost, how often it is used. */
+import type { Core, Lease, Model, Process } from './state.js';
+
+/** Above so many remembered models, old ones that nobody hosts or pins are forgotten. */
+const modelsMax = 4_096;
+/** How many are looked at for each new one: the cost of remembering stays constant. */
+const looksMax = 4;
+/** The horizon of "use soon", and the gap assumed before one is measured. */
+export const horizonUs = 60_000_000;
+/** A load not measured yet is taken to move a byte at this rate, in bytes a millisecond. */
+const assumedBytesPerMs = 1_048_576;
+/** A parked copy not measured yet is taken to come back so many times faster than a load. */
+const assumedResumeSpeedup = 8;
+
+export function modelOf(core: Core, key: string): Model {
+  const known = core.models.get(key);
+  if (known !== undefined) return known;
+  if (core.models.size >= modelsMax) forgetOld(core);
+  const model: Model = { key, hosts: new Set(), loadMs: null, resumeMs: null, gapUs: horizonUs, pinned: null };
+  core.models.set(key, model);
+  return model;
+}
+
+function forgetOld(core: Core): void {
+  let looks = 0;
+  for (const [key, model] of core.models) {
+    core.models.delete(key);
+    // Still wanted: it goes to the end, to be looked at again after all others.
+    if (model.hosts.size > 0 || model.pinned !== null) core.models.set(key, model);
+    if (++looks >= looksMax) return;
+  }
+}
+
+/** The process hosts the model (one lease more), or is promised it until a moment. */
+export function attach(core: Core, process: Process, key: string, promisedUntilUs: number | null): void {
+  const entry = process.models.get(key) ?? { leases: 0, promisedUntilUs: null };
+  if (promisedUntilUs === null) {
+    entry.leases++;
+    entry.promisedUntilUs = null;
+    core.timers.drop('assignment', assignmentKey(process.generation, key));
+  } else {
+    entry.promisedUntilUs = promisedUntilUs;
+    core.timers.set('assignment', assignmentKey(process.generation, key), promisedUntilUs);
+  }
+  process.models.set(key, entry);
+  modelOf(core, key).hosts.add(process.generation);
+}
+
+/** One lease fewer, or (`promise`) the promise is void. */
+export function detach(core: Core, process: Process, key: string, what: 'lease' | 'promise'): void {
+  const entry = process.models.get(key);
+  if (entry === undefined) return;
+  if (what === 'lease') entry.leases--;
+  else entry.promisedUntilUs = null;
+  if (entry.leases > 0 || entry.promisedUntilUs !== null) return;
+  process.models.delete(key);
+  core.models.get(key)?.hosts.delete(process.generation);
+}
+
+export function assignmentKey(generation: string, model: string): string {
+  return `${generation} ${model}`;
+}
+
+/** Expected cost of bringing a lease back: reload (or resume) time times the likelihood of use within the horizon. */
+export function returnCostMs(core: Core, lease: Lease, parks: boolean): number {
+  const model = core.models.get(lease.model);
+  const loadMs = model?.loadMs ?? lease.charge.chargedBytes / assumedBytesPerMs;
+  const reloadMs = parks ? (model?.resumeMs ?? loadMs / assumedResumeSpeedup) : loadMs;
+  const idleUs = Math.max(0, core.attendedUs - lease.lastUsedUs);
+  // A model used every gap is due within the horizon with about this probability; one idle for longer, less and less.
+  const likelihood = horizonUs / (horizonUs + Math.max(model?.gapUs ?? horizonUs, idleUs));
+  const calls = lease.inFlight + lease.queued;
+  return reloadMs * (calls > 0 ? 1 + calls : likelihood);
+}

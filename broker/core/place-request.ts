@@ -1,0 +1,93 @@
+/** `place`: validated, joined to a host at once where there is one, else queued for the floor of a new worker. */
+import { backingOff, backoffRefusal } from './backoff.js';
+import { deny } from './deny.js';
+import { isBytes } from './headroom.js';
+import { chooseCard, hostOf, join, joinHost } from './placement.js';
+import { bytesRefusal, lostDevice, momentsOf, queueFull, raised, refuse, requester, unknownDevice, type PlaceRequested } from './request.js';
+import type { Card, Core, PlaceWaiter } from './state.js';
+import { waiterKey } from './queue.js';
+import { enterWaiter } from './waiter.js';
+
+/** "Where should this model run?" */
+export function onPlaceRequested(core: Core, event: PlaceRequested): void {
+  const process = requester(core, event);
+  if (process === null || raised(core, event)) return;
+  if (event.estimateBytes !== null && !isBytes(event.estimateBytes)) {
+    refuse(core, event, null, bytesRefusal('estimateBytes', event.estimateBytes));
+    return;
+  }
+  if (!core.options.engines.some((engine) => engine.name === event.engine)) {
+    const known = core.options.engines.map((engine) => engine.name).join(', ');
+    refuse(core, event, null, { code: 'engine_unknown', details: { engine: event.engine, known }, text: `there is no engine ${event.engine}` });
+    return;
+  }
+  const cards = candidates(core, event);
+  if (cards === null) return;
+  const host = hostOf(core, event, event.device);
+  if (host?.state === 'ready') {
+    join(core, waiterOf(core, event, host.devices[0] ?? ''), host);
+    return;
+  }
+  const card = host === null ? chosen(core, event, cards) : (core.cards.get(host.devices[0] ?? '') ?? null);
+  if (card !== null) queueFor(core, event, card);
+}
+
+/** The cards that may be chosen; null when the request has been refused. */
+function candidates(core: Core, event: PlaceRequested): Card[] | null {
+  if (event.device !== null) {
+    const card = core.cards.get(event.device);
+    if (card === undefined) refuse(core, event, null, unknownDevice(core, event.device));
+    else if (card.lost !== null) refuse(core, event, card, lostDevice(core, card));
+    else return [card];
+    return null;
+  }
+  const known = [...core.cards.values()];
+  const real = known.filter((card) => card.kind !== 'cpu');
+  // Never a fall back to the CPU: it is chosen only where there is nothing else.
+  const living = (real.length > 0 ? real : known).filter((card) => card.lost === null);
+  if (living.length > 0) return living;
+  const first = real[0];
+  refuse(core, event, first ?? null, first === undefined ? unknownDevice(core, 'any') : lostDevice(core, first));
+  return null;
+}
+
+function chosen(core: Core, event: PlaceRequested, cards: readonly Card[]): Card | null {
+  const requestedBytes = event.estimateBytes ?? 0;
+  const card = chooseCard(core, { generation: event.generation, model: event.model, engine: event.engine, class: event.class, requestedBytes, device: event.device }, cards);
+  if (card === null) {
+    refuseNever(core, event, cards, requestedBytes);
+    return null;
+  }
+  const backoff = backingOff(core, event.model, card.device);
+  const refusal = backoff === null ? queueFull(core, card) : backoffRefusal(core, event.model, backoff);
+  if (refusal === null) return card;
+  refuse(core, event, card, refusal);
+  return null;
+}
+
+function queueFor(core: Core, event: PlaceRequested, card: Card): void {
+  const waiter = waiterOf(core, event, card.device);
+  enterWaiter(core, card, waiter);
+  joinHost(core, card, waiter);
+}
+
+function refuseNever(core: Core, event: PlaceRequested, cards: readonly Card[], requestedBytes: number): void {
+  const largest = cards.reduce((best, card) => (card.totalBytes - card.reserveBytes > best.totalBytes - best.reserveBytes ? card : best));
+  deny(core, {
+    generation: event.generation, request: event.request, model: event.model, class: event.class, card: largest,
+    code: 'never_fits', requestedBytes, needBytes: requestedBytes,
+    details: { model: event.model, needBytes: String(requestedBytes), device: largest.device, mostBytes: String(largest.totalBytes - largest.reserveBytes) },
+    text: `${event.model} can never fit on any card allowed for it`,
+  });
+}
+
+function waiterOf(core: Core, event: PlaceRequested, device: string): PlaceWaiter {
+  return {
+    kind: 'place', ...momentsOf(core, event),
+    key: waiterKey(event.generation, event.request),
+    generation: event.generation, request: event.request, model: event.model, order: core.nextOrder++,
+    class: event.class, policy: event.policy, device,
+    needBytes: 0, holdBytes: 0, planned: false, skips: 0, triedEpoch: -1, told: null, reason: 'queued',
+    engine: event.engine, requestedBytes: event.estimateBytes ?? 0, joined: null,
+  };
+}

@@ -1,0 +1,283 @@
+/** Processes: sessions, readiness, signs of life, and ends. Only a confirmed exit closes leases; its bytes return by measurement. */
+import { failed } from './backoff.js';
+import { inMs, msSince } from './clock.js';
+import { isLedgerOnly } from './available.js';
+import { dropReturning, returningKey } from './confirm.js';
+import { deny } from './deny.js';
+import { settleEvictRequests } from './evict-progress.js';
+import type { CoreEvent } from './events.js';
+import { floorReported } from './floors.js';
+import { considerIdle } from './idle.js';
+import { quarantine } from './ladder.js';
+import { dropCharge, newCharge, seatOf, setAttributed, setCharged, setFlux, setMeasured, setResident } from './ledger.js';
+import { closeLease } from './lease-store.js';
+import { must, mustCard, mustLease } from './must.js';
+import { tellPlaced } from './placement.js';
+import { wantSample } from './probe.js';
+import { count, explain, inWords, publish } from './report.js';
+import type { Card, Core, Process, Returning, Seat, Waiter } from './state.js';
+import { leaveSpawning, terminate } from './terminate.js';
+import { endWaiter } from './waiter.js';
+import { dropWish } from './wish.js';
+
+type Of<T extends CoreEvent['type']> = Extract<CoreEvent, { type: T }>;
+
+export function onSessionOpened(core: Core, event: Of<'session_opened'>): void {
+  must(!core.processes.has(event.generation), `generation ${event.generation} is new`);
+  core.processes.set(event.generation, {
+    generation: event.generation, role: event.role, name: event.name, engine: null, devices: [],
+    state: 'ready', capabilities: null, sessionOpen: true,
+    startedUs: core.attendedUs, lastHeartbeatUs: core.attendedUs,
+    leases: new Set(), models: new Map(), requests: new Set(), joined: new Set(), commands: new Set(), answered: new Set(),
+    endCause: null, endWhenIdle: null,
+  });
+  if (event.role === 'holder') watchHeartbeat(core, event.generation, core.attendedUs);
+}
+
+/** End of file. A client is gone; a holder's or worker's end of file is not yet its exit (D7). */
+export function onSessionClosed(core: Core, event: Of<'session_closed'>): void {
+  const process = core.processes.get(event.generation);
+  if (process === undefined) return;
+  process.sessionOpen = false;
+  dropRequests(core, process);
+  if (process.role === 'client') {
+    core.processes.delete(event.generation);
+    return;
+  }
+  if (process.state === 'ending' || process.state === 'quarantined') return;
+  core.timers.drop('heartbeat', event.generation);
+  publish(core, 'process_suspect', { generation: event.generation, why: event.reason });
+  if (process.role === 'worker') {
+    const graceMs = core.options.limits.reattachGraceMs;
+    if (graceMs === 0) terminate(core, process, 'silent', `its session ended: ${event.reason}`);
+    else suspectFor(core, process, graceMs);
+  } else {
+    suspectFor(core, process, core.options.limits.releaseConfirmMs);
+  }
+}
+
+function suspectFor(core: Core, process: Process, ms: number): void {
+  if (process.state === 'ready') process.state = 'suspect';
+  core.timers.set('detached', process.generation, inMs(core, ms));
+}
+
+/** A process without a session has not ended in time: a worker is ended, a holder's bytes are quarantined, never its process killed. */
+export function detachedOverdue(core: Core, process: Process): void {
+  if (process.role === 'worker') {
+    terminate(core, process, 'silent', 'its session did not come back');
+    return;
+  }
+  process.state = 'quarantined';
+  for (const id of [...process.leases]) quarantine(core, mustLease(core, id), 'its holder is gone from the wire and has not ended');
+}
+
+export function onProcessReady(core: Core, event: Of<'process_ready'>): void {
+  const process = core.processes.get(event.generation);
+  if (process?.state !== 'spawning') {
+    count(core, process === undefined ? 'staleEvents' : 'strayEvents');
+    return;
+  }
+  leaveSpawning(core, process);
+  process.state = 'ready';
+  process.capabilities = event.capabilities;
+  process.sessionOpen = true;
+  process.lastHeartbeatUs = core.attendedUs;
+  core.timers.drop('spawn', process.generation);
+  watchHeartbeat(core, process.generation, core.attendedUs);
+  if (process.engine !== null) core.spawnMs.set(process.engine, msSince(core, process.startedUs));
+  for (const device of process.devices) settleFloor(core, mustCard(core, device), process);
+  for (const floor of event.floors) {
+    const card = core.cards.get(floor.device);
+    if (card !== undefined) floorReported(core, card, process.generation, process.engine, floor.bytes);
+  }
+  publish(core, 'process_ready', { generation: process.generation, engine: process.engine });
+  for (const key of [...process.joined]) {
+    const waiter = core.waiters.get(key);
+    if (waiter?.kind === 'place') tellPlaced(core, waiter, process);
+  }
+  considerIdle(core, process);
+}
+
+/** It runs: what was charged for it is taken to be there until it is measured. */
+function settleFloor(core: Core, card: Card, process: Process): void {
+  const seat = seatOf(core, card, process.generation);
+  setResident(core, seat.floor, seat.floor.chargedBytes);
+  setFlux(core, seat.floor, null);
+  wantSample(core, card, core.nowUs);
+}
+
+export function onFloorMeasured(core: Core, event: Of<'floor_measured'>): void {
+  const process = core.processes.get(event.generation);
+  const card = core.cards.get(event.device);
+  if (process === undefined || card === undefined) count(core, 'strayEvents');
+  else floorReported(core, card, process.generation, process.engine, event.bytes);
+}
+
+export function onHeartbeat(core: Core, event: Of<'heartbeat'>): void {
+  const process = core.processes.get(event.generation);
+  if (process === undefined) {
+    count(core, 'staleEvents');
+    return;
+  }
+  // Looked at when the timer falls due, so that a sign of life costs nothing.
+  process.lastHeartbeatUs = core.attendedUs;
+  if (process.role === 'holder' && process.state === 'suspect' && process.sessionOpen) process.state = 'ready';
+}
+
+function watchHeartbeat(core: Core, generation: string, lastUs: number): void {
+  const { heartbeatIntervalMs, heartbeatMissesMax } = core.options.limits;
+  core.timers.set('heartbeat', generation, lastUs + heartbeatIntervalMs * heartbeatMissesMax * 1_000);
+}
+
+/** So many intervals have passed since the last look: silent, or heard in between. */
+export function heartbeatDue(core: Core, process: Process): void {
+  const { heartbeatIntervalMs, heartbeatMissesMax } = core.options.limits;
+  const silentUs = core.attendedUs - process.lastHeartbeatUs;
+  if (silentUs < heartbeatIntervalMs * heartbeatMissesMax * 1_000) {
+    watchHeartbeat(core, process.generation, process.lastHeartbeatUs);
+    return;
+  }
+  const silentMs = Math.floor(silentUs / 1_000);
+  if (process.role === 'worker') {
+    terminate(core, process, 'silent', `silent for ${String(silentMs)} ms`);
+    return;
+  }
+  if (process.state === 'ready') {
+    process.state = 'suspect';
+    publish(core, 'process_suspect', { generation: process.generation, why: `silent for ${String(silentMs)} ms` });
+  }
+  watchHeartbeat(core, process.generation, core.attendedUs);
+}
+
+/** It never ran: nothing was taken. */
+export function onSpawnFailed(core: Core, event: Of<'spawn_failed'>): void {
+  const process = core.processes.get(event.generation);
+  if (process === undefined) {
+    count(core, 'strayEvents');
+    return;
+  }
+  failJoined(core, process, event.reason);
+  removeProcess(core, process, false);
+}
+
+/** Confirmed gone: leases close at once, bytes return. */
+export function onProcessExited(core: Core, event: Of<'process_exited'>): void {
+  const process = core.processes.get(event.generation);
+  if (process === undefined) {
+    count(core, 'strayEvents');
+    return;
+  }
+  if (process.state === 'spawning' || process.joined.size > 0) failJoined(core, process, event.how);
+  publish(core, 'process_ended', { generation: event.generation, how: event.how });
+  removeProcess(core, process, true);
+}
+
+/** The spawn did not become ready in time. */
+export function spawnOverdue(core: Core, process: Process): void {
+  failJoined(core, process, `not ready within ${String(core.options.limits.spawnTimeoutMs)} ms`);
+  terminate(core, process, 'spawn_timeout', 'it did not become ready in time');
+}
+
+export function onKillUnconfirmed(core: Core, event: Of<'kill_unconfirmed'>): void {
+  const process = core.processes.get(event.generation);
+  if (process === undefined) {
+    count(core, 'strayEvents');
+    return;
+  }
+  leaveSpawning(core, process);
+  process.state = 'quarantined';
+  for (const card of core.cards.values()) card.ending.delete(event.generation);
+  for (const id of [...process.leases]) quarantine(core, mustLease(core, id), event.reason);
+  failJoined(core, process, event.reason);
+  explain(core, { verdict: 'quarantined', text: `${event.generation} could not be ended: ${event.reason}`, generation: event.generation });
+}
+
+function removeProcess(core: Core, process: Process, ran: boolean): void {
+  leaveSpawning(core, process);
+  dropRequests(core, process);
+  for (const id of [...process.leases]) {
+    const lease = mustLease(core, id);
+    // A crash inside a load counts against the model: it may be what crashed it (B79).
+    if (lease.state === 'loading') failed(core, lease.model, lease.device, 'its process ended during the load', msSince(core, lease.grantedUs));
+  }
+  for (const card of core.cards.values()) {
+    const seat = card.seats.get(process.generation);
+    if (seat !== undefined) leaveSeat(core, card, seat, ran);
+    card.ending.delete(process.generation);
+    card.planEpoch++;
+    core.dirty.add(card.device);
+  }
+  for (const command of process.commands) core.commands.delete(command);
+  for (const [model] of process.models) {
+    core.timers.drop('assignment', `${process.generation} ${model}`);
+    core.models.get(model)?.hosts.delete(process.generation);
+  }
+  for (const kind of ['heartbeat', 'spawn', 'idle', 'detached'] as const) core.timers.drop(kind, process.generation);
+  core.processes.delete(process.generation);
+}
+
+/** Turns a seat into one `returning` charge, until a sample taken after the exit shows the bytes gone. */
+function leaveSeat(core: Core, card: Card, seat: Seat, ran: boolean): void {
+  const seenBytes = Math.max(seat.readingBytes ?? 0, seat.floor.seenBytes + seat.residue.seenBytes + [...seat.leases].reduce((sum, id) => sum + mustLease(core, id).charge.seenBytes, 0));
+  const { chargedBytes } = seat;
+  for (const id of [...seat.leases]) {
+    const lease = mustLease(core, id);
+    settleEvictRequests(core, lease, lease.charge.residentBytes);
+    publish(core, 'released', { lease: id, model: lease.model, generation: lease.generation, device: card.device, freedBytes: lease.charge.residentBytes, how: 'its process ended' });
+    closeLease(core, lease);
+  }
+  dropCharge(core, seat.floor);
+  dropCharge(core, seat.residue);
+  must(seat.chargedBytes === 0, 'a seat that is left charges nothing');
+  card.pendingBytes -= seat.pendingBytes;
+  card.seats.delete(seat.generation);
+  if (!ran || chargedBytes === 0) return;
+  const returning: Returning = {
+    generation: seat.generation, charge: newCharge('returning', `returning ${seat.generation}`, card.device, seat.generation),
+    exitedAtUs: core.nowUs, exitedUs: core.attendedUs, listedBytes: 0, measured: false,
+  };
+  card.returning.set(seat.generation, returning);
+  setCharged(core, returning.charge, chargedBytes);
+  setMeasured(core, returning.charge, Math.min(seenBytes, chargedBytes));
+  setAttributed(card, returning.charge, chargedBytes);
+  card.lastMotionAtUs = core.nowUs;
+  if (card.confirms === 'none' || isLedgerOnly(core, card)) {
+    dropReturning(core, card, returning, 'by the exit alone');
+    return;
+  }
+  if (card.quietWantedUs === null) card.quietWantedUs = core.attendedUs;
+  core.timers.set('returning', returningKey(card, seat.generation), inMs(core, core.options.limits.releaseConfirmMs));
+  wantSample(core, card, core.nowUs);
+  explain(core, { verdict: 'evicting', text: `${seat.generation} has ended; ${inWords(chargedBytes)} on ${card.device} are returning`, generation: seat.generation, device: card.device });
+}
+
+/** Its open requests are void (D3): nobody is there to hear an answer. */
+function dropRequests(core: Core, process: Process): void {
+  for (const key of [...process.requests]) {
+    if (dropWish(core, key)) continue;
+    const waiter = core.waiters.get(key);
+    if (waiter !== undefined) endWaiter(core, waiter);
+  }
+}
+
+/** Placements that waited for a process which will not be ready. */
+function failJoined(core: Core, process: Process, reason: string): void {
+  if (process.joined.size === 0) return;
+  const models = new Set<string>();
+  for (const key of [...process.joined]) {
+    const waiter = core.waiters.get(key);
+    if (waiter === undefined) continue;
+    if (!models.has(waiter.model)) failed(core, waiter.model, waiter.device, reason, msSince(core, process.startedUs));
+    models.add(waiter.model);
+    denyJoined(core, waiter, process, reason);
+  }
+}
+
+function denyJoined(core: Core, waiter: Waiter, process: Process, reason: string): void {
+  deny(core, {
+    generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs,
+    code: 'spawn_failed', card: core.cards.get(waiter.device) ?? null,
+    details: { engine: process.engine ?? '', reason }, text: `${process.generation} did not come up: ${reason}`,
+  });
+  endWaiter(core, waiter);
+}

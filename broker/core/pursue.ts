@@ -1,0 +1,138 @@
+/**
+ * What the head of a queue does when it does not fit: wait for what is already
+ * on its way, else plan before evicting, else (late, and only when no idle set
+ * suffices) have a busy victim's door shut; and keep what comes free as its hold.
+ */
+import { available, leavingBytes, ledgerTermBytes, numbersOf } from './available.js';
+import { planVictims, explainVictims, type Plan, type Seeker, type Victim } from './eviction-plan.js';
+import { shownNeed } from './need.js';
+import { mustProcess, mustLease } from './must.js';
+import { cancelDrain, startEviction } from './ladder.js';
+import { inOrder } from './queue.js';
+import { explain, inWords } from './report.js';
+import type { Card, Core, Job, Lease, Waiter } from './state.js';
+import { terminate } from './terminate.js';
+
+/** Tries to make room for the head, which has `ownBytes` to itself; the code of what it now waits for. */
+export function pursue(core: Core, card: Card, head: Waiter, ownBytes: number): string {
+  if (card.loadToken !== null) return 'load_token';
+  const { firmBytes, drainingBytes } = leavingBytes(core, card);
+  const shortBytes = head.needBytes - ownBytes - firmBytes;
+  if (shortBytes <= 0) return 'leaving';
+  // A jump between two rungs of the truth ladder evicts nobody: a second reading must say the same (R29).
+  if (card.sameTruthCount < 2 && ledgerTermBytes(card) + firmBytes >= head.needBytes) return 'rung_changed';
+  if (isSerial(core, card)) return 'leaving';
+  if (head.triedEpoch === card.planEpoch) return drainingBytes > 0 ? 'draining' : 'no_victims';
+  const seeker: Seeker = { generation: head.generation, model: head.model, class: head.class, placing: head.kind === 'place' };
+  const restBytes = shortBytes - drainingBytes;
+  if (drainingBytes === 0) {
+    const idle = planVictims(core, card, seeker, shortBytes, false);
+    if (idle !== null) return commit(core, card, head, seeker, idle, shortBytes);
+  } else {
+    const slow = slowDrains(core, card, head);
+    // A drain that takes its time is given up once idle models would do instead.
+    const instead = slow.length === 0 ? null : planVictims(core, card, seeker, shortBytes, false);
+    if (instead !== null) {
+      for (const [lease, job] of slow) cancelDrain(core, lease, job);
+      return commit(core, card, head, seeker, instead, shortBytes);
+    }
+    // What the drain leaves over is for idle models to free, when it has worked.
+    if (restBytes <= 0 || planVictims(core, card, seeker, restBytes, false) !== null) return 'draining';
+  }
+  if (core.attendedUs - head.arrivedUs >= core.options.classPolicies[head.class].drainAfterMs * 1_000) {
+    const busy = planVictims(core, card, seeker, restBytes, true);
+    if (busy !== null) return commit(core, card, head, seeker, busy, restBytes);
+  }
+  head.triedEpoch = card.planEpoch;
+  return drainingBytes > 0 ? 'draining' : 'no_victims';
+}
+
+/** The drains started for this request that have lasted longer than any answer may take. */
+function slowDrains(core: Core, card: Card, head: Waiter): [Lease, Job][] {
+  const slow: [Lease, Job][] = [];
+  for (const id of card.jobs) {
+    const lease = mustLease(core, id);
+    const { job } = lease;
+    if (job?.beneficiary !== head.key || job.when !== 'drained' || job.phase !== 'draining') continue;
+    if (core.attendedUs - job.startedUs >= core.options.limits.commandAnswerMs * 1_000) slow.push([lease, job]);
+  }
+  return slow;
+}
+
+/** On a card read by its total alone, evictions go one at a time, or no quiet moment would ever come (D16). */
+function isSerial(core: Core, card: Card): boolean {
+  if (card.confirms !== 'total') return false;
+  for (const id of card.jobs) if (mustLease(core, id).job?.phase !== 'draining') return true;
+  return card.releasing.size > 0 || card.returning.size > 0;
+}
+
+/** Carries a plan out. With busy victims in it only their doors are shut now: the idle ones go when that has worked. */
+function commit(core: Core, card: Card, head: Waiter, seeker: Seeker, plan: Plan, shortBytes: number): string {
+  head.planned = true;
+  explain(core, {
+    verdict: 'evicting',
+    text: `${head.model} needs ${inWords(shortBytes)} more on ${card.device}: ${String(plan.victims.length)} victim(s) chosen at ${plan.costMs.toFixed(0)} ms`,
+    generation: head.generation, request: head.request, model: head.model, device: card.device, class: head.class, arrivedUs: head.arrivedUs,
+    numbers: numbersOf(core, card, shownNeed(core, head)),
+    victims: explainVictims(core, card, seeker, plan),
+  });
+  const drains = plan.victims.filter((victim) => victim.busy);
+  const chosen = drains.length > 0 ? drains : plan.victims;
+  const now = card.confirms === 'total' ? chosen.slice(0, 1) : chosen;
+  const spareBytes = plan.victims.reduce((sum, victim) => sum + victim.freesBytes, 0) - shortBytes;
+  const partial = partialVictim(core, chosen, spareBytes);
+  for (const victim of now) evict(core, head, victim, victim === partial ? spareBytes : 0);
+  return drains.length > 0 ? 'draining' : 'leaving';
+}
+
+/** The victim of which only a part is needed, where its engine can free a part. */
+function partialVictim(core: Core, victims: readonly Victim[], spareBytes: number): Victim | null {
+  if (spareBytes <= 0) return null;
+  let best: Victim | null = null;
+  for (const victim of victims) {
+    if (victim.lease === null || victim.lease.partialFailed || victim.freesBytes <= spareBytes) continue;
+    if (core.processes.get(victim.generation)?.capabilities?.partial !== true) continue;
+    if (best === null || victim.freesBytes > best.freesBytes) best = victim;
+  }
+  return best;
+}
+
+function evict(core: Core, head: Waiter, victim: Victim, keepBytes: number): void {
+  const { lease } = victim;
+  if (lease === null) {
+    terminate(core, mustProcess(core, victim.generation), 'evicted', `room for ${head.model}`);
+    return;
+  }
+  startEviction(core, lease, {
+    cause: 'plan', when: victim.busy ? 'drained' : 'now',
+    bytes: keepBytes > 0 ? victim.freesBytes - keepBytes : null,
+    target: 'host', waiterSinceAtUs: head.arrivedAtUs, beneficiary: head.key, reason: `room for ${head.model}`,
+  });
+}
+
+/** From when a head keeps everything available up to its need: it has a plan, has waited, or has been passed often enough (D22). */
+export function isEntrenched(core: Core, waiter: Waiter): boolean {
+  const { limits } = core.options;
+  return waiter.planned || waiter.skips >= limits.drainBatchMax || core.attendedUs - waiter.arrivedUs >= limits.backfillUntilMs * 1_000;
+}
+
+/** Drains whose bytes nobody waits for any more are taken back (D21). */
+export function trimDrains(core: Core, card: Card): void {
+  if (card.jobs.size === 0) return;
+  const { freeBytes } = available(core, card);
+  if (freeBytes === null) return;
+  const { firmBytes, drainingBytes } = leavingBytes(core, card);
+  if (drainingBytes === 0) return;
+  let wantedBytes = 0;
+  for (const waiter of inOrder(core, card)) if (waiter.planned) wantedBytes += waiter.needBytes;
+  let surplusBytes = Math.max(0, freeBytes) + firmBytes + drainingBytes - wantedBytes;
+  for (const id of [...card.jobs]) {
+    const lease = mustLease(core, id);
+    const { job } = lease;
+    if (job === null || job.cause !== 'plan' || job.when !== 'drained' || job.phase === 'moving' || job.phase === 'cancelling') continue;
+    const served = job.beneficiary !== null && core.waiters.has(job.beneficiary);
+    if (served || (wantedBytes > 0 && lease.charge.chargedBytes > surplusBytes)) continue;
+    surplusBytes -= lease.charge.chargedBytes;
+    cancelDrain(core, lease, job);
+  }
+}

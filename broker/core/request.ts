@@ -1,0 +1,214 @@
+/** Requests as they arrive: checked though the wire has checked them, answered at once where that is possible, else queued. */
+import type { LeasePart } from '../../protocol/index.js';
+import { admitAtOnce } from './admission.js';
+import { backingOff, backoffRefusal } from './backoff.js';
+import { inMs } from './clock.js';
+import { deny, type Refusal } from './deny.js';
+import type { CoreEvent } from './events.js';
+import { grantBudget } from './grant.js';
+import { isBytes, leasableBytesMax, withHeadroom } from './headroom.js';
+import { wasUseful } from './idle.js';
+import { capacityBytes, extendedLease, needOf, shownNeed, sumOf } from './need.js';
+import { enqueue, dequeue, queueLength, waiterKey } from './queue.js';
+import { count, emit, explain } from './report.js';
+import type { BudgetWaiter, Card, Core, PlaceWaiter, Process, Waiter } from './state.js';
+import { endWaiter, enterWaiter } from './waiter.js';
+
+export type BudgetRequested = Extract<CoreEvent, { type: 'budget_requested' }>;
+type PlaceRequested = Extract<CoreEvent, { type: 'place_requested' }>;
+type Asking = BudgetRequested | PlaceRequested;
+
+/** "May I load this?" */
+export function onBudgetRequested(core: Core, event: BudgetRequested): void {
+  const process = requester(core, event);
+  if (process === null || raised(core, event)) return;
+  const card = core.cards.get(event.device) ?? null;
+  const waiter = card === null || wrongBytes(event.parts, event.peakBytes) !== null ? null : budgetWaiter(core, card, event);
+  if (waiter !== null) waiter.needBytes = needOf(core, waiter);
+  const refusal = refuseBudget(core, event, process, card);
+  if (refusal !== null || card === null || waiter === null) {
+    refuse(core, event, card, refusal ?? unknownDevice(core, event.device), waiter);
+    return;
+  }
+  // No bytes of the card are asked for, or none that are not charged already: granted whatever its state (B83, B191).
+  if (waiter.needBytes === 0 || waiter.requestedBytes === 0) {
+    grantBudget(core, card, waiter, false);
+    return;
+  }
+  const late = refuseQueueing(core, card, waiter);
+  if (late === null && admitAtOnce(core, card, waiter)) return;
+  if (late === null) enterWaiter(core, card, waiter);
+  else refuse(core, event, card, late, waiter);
+}
+
+/** Everything that is wrong with a budget request in itself; null: nothing is. */
+function refuseBudget(core: Core, event: BudgetRequested, process: Process, card: Card | null): Refusal | null {
+  if (process.state === 'ending' || process.state === 'quarantined') {
+    return { code: 'shutting_down', details: { what: event.generation }, text: `${event.generation} is being ended` };
+  }
+  if (card === null) return unknownDevice(core, event.device);
+  if (event.gang !== null) return { code: 'gang_unsupported', details: { gang: event.gang.gang, size: String(event.gang.size) }, text: `${event.model} asks for ${String(event.gang.size)} cards at once` };
+  const wrong = wrongBytes(event.parts, event.peakBytes);
+  if (wrong !== null) return wrong;
+  if (card.lost !== null) return lostDevice(core, card);
+  const { leasesMax } = core.options.limits;
+  if (core.leases.size >= leasesMax && event.lease === null) return { code: 'too_many_leases', details: { limit: String(leasesMax) }, text: `${String(leasesMax)} leases are open` };
+  return refuseLease(core, event);
+}
+
+function refuseLease(core: Core, event: BudgetRequested): Refusal | null {
+  if (event.lease === null) return null;
+  const lease = core.leases.get(event.lease);
+  if (lease === undefined || lease.device !== event.device || lease.model !== event.model) {
+    return { code: 'lease_unknown', details: { lease: event.lease }, text: `there is no lease ${event.lease} of ${event.model} on ${event.device}` };
+  }
+  if (lease.generation !== event.generation) {
+    return { code: 'lease_not_yours', details: { lease: lease.id, owner: lease.generation, generation: event.generation }, text: `lease ${lease.id} belongs to ${lease.generation}` };
+  }
+  if (lease.state === 'releasing' || lease.state === 'quarantined' || lease.job?.phase === 'moving') {
+    return { code: 'lease_unknown', details: { lease: lease.id }, text: `lease ${lease.id} is being given back` };
+  }
+  return null;
+}
+
+/** What stands against waiting: back-off, sizes that never fit, limits. */
+function refuseQueueing(core: Core, card: Card, waiter: BudgetWaiter): Refusal | null {
+  const backoff = backingOff(core, waiter.model, card.device);
+  if (backoff !== null && extendedLease(core, waiter) === null) return backoffRefusal(core, waiter.model, backoff);
+  if (waiter.needBytes > capacityBytes(card)) {
+    return { code: 'never_fits', details: { model: waiter.model, needBytes: String(waiter.needBytes), device: card.device, mostBytes: String(capacityBytes(card)) }, text: `${waiter.model} can never fit on ${card.device}` };
+  }
+  for (const key of core.processes.get(waiter.generation)?.requests ?? []) {
+    const other = core.waiters.get(key);
+    if (other !== undefined && other.kind === 'budget' && other.model === waiter.model) {
+      return { code: 'model_loading_elsewhere', details: { model: waiter.model, device: other.device }, text: `${waiter.model} already has a request open on ${other.device}` };
+    }
+  }
+  if (!measurable(core, card)) {
+    return { code: 'device_unmeasured', details: { device: card.device, reading: card.missing?.reading ?? 'unknown' }, text: `free memory of ${card.device} cannot be read, and the ledger alone is not allowed` };
+  }
+  return queueFull(core, card);
+}
+
+/** False when the card will never be measured and the operator has not allowed the ledger alone. */
+function measurable(core: Core, card: Card): boolean {
+  return core.options.allowLedgerOnly || card.kind === 'cpu' || card.missing?.reading !== 'unsupported';
+}
+
+export function queueFull(core: Core, card: Card): Refusal | null {
+  const limit = core.options.limits.queuedRequestsPerCardMax;
+  if (queueLength(card) < limit) return null;
+  return { code: 'queue_full', details: { limit: String(limit), device: card.device }, text: `${String(limit)} requests already wait for ${card.device}`, retryAfterMs: core.options.limits.backoffFirstMs };
+}
+
+export function lostDevice(core: Core, card: Card): Refusal {
+  const sinceMs = card.lost === null ? 0 : Math.floor((core.nowUs - card.lost.sinceAtUs) / 1_000);
+  return { code: 'device_lost', details: { device: card.device, sinceMs: String(sinceMs) }, text: `card ${card.device} is lost` };
+}
+
+export function unknownDevice(core: Core, device: string): Refusal {
+  return { code: 'device_unknown', details: { device, known: [...core.cards.keys()].join(', ') }, text: `there is no card ${device}` };
+}
+
+/** The first byte count that cannot enter the ledger. */
+export function wrongBytes(parts: readonly LeasePart[], peakBytes: number): Refusal | null {
+  for (const part of parts) if (!isBytes(part.bytes)) return bytesRefusal(`parts.${part.name}`, part.bytes);
+  if (!isBytes(peakBytes)) return bytesRefusal('peakBytes', peakBytes);
+  return Number.isNaN(sumOf(parts)) ? bytesRefusal('sum of parts', parts.reduce((sum, part) => sum + part.bytes, 0)) : null;
+}
+
+export function bytesRefusal(field: string, value: number): Refusal {
+  return { code: 'bytes_invalid', details: { field, value: String(value), minimum: '0' }, text: `${field} is ${String(value)}; the most that can be leased is ${String(leasableBytesMax)}` };
+}
+
+/** The living process that asks; an unknown one is told that it is stale (B28). */
+export function requester(core: Core, event: { readonly generation: string; readonly request: number }): Process | null {
+  const process = core.processes.get(event.generation);
+  if (process !== undefined) {
+    wasUseful(core, process);
+    return process;
+  }
+  count(core, 'staleEvents');
+  emit(core, { type: 'fail', generation: event.generation, request: event.request, code: 'generation_stale', details: { generation: event.generation, current: 'none' } });
+  return null;
+}
+
+/**
+ * The same id again only raises class and deadline (D2); true when it was open.
+ * Sent again while its answer was on the way, it has had that one answer (D3):
+ * a second grant would look like a second lease.
+ */
+export function raised(core: Core, event: Asking): boolean {
+  const waiter = core.waiters.get(waiterKey(event.generation, event.request));
+  if (waiter === undefined) {
+    const crossed = core.processes.get(event.generation)?.answered.has(event.request) === true;
+    if (crossed) count(core, 'requestsCrossed');
+    return crossed;
+  }
+  const card = core.cards.get(waiter.device);
+  const { classPolicies } = core.options;
+  if (card !== undefined && classPolicies[event.class].rank > classPolicies[waiter.class].rank) {
+    const queued = dequeue(card, waiter);
+    waiter.class = event.class;
+    if (queued) enqueue(core, card, waiter);
+    core.dirty.add(card.device);
+  }
+  const deadlineUs = inMs(core, event.deadlineMs);
+  if (deadlineUs > waiter.deadlineUs) {
+    waiter.deadlineUs = deadlineUs;
+    waiter.deadlineMs = Math.floor((deadlineUs - waiter.arrivedUs) / 1_000);
+    core.timers.set('deadline', waiter.key, deadlineUs);
+  }
+  return true;
+}
+
+/** Says no to a request that does not wait. */
+export function refuse(core: Core, event: Asking, card: Card | null, refusal: Refusal, waiter: Waiter | null = null): void {
+  deny(core, {
+    generation: event.generation, request: event.request, model: event.model, class: event.class, card,
+    ...(waiter === null ? {} : shownNeed(core, waiter)),
+    ...refusal,
+  });
+}
+
+/** A request is taken back by its asker. */
+export function onRequestCancelled(core: Core, event: Extract<CoreEvent, { type: 'request_cancelled' }>): void {
+  const waiter = core.waiters.get(waiterKey(event.generation, event.request));
+  if (waiter === undefined) {
+    count(core, 'cancelledNothing');
+    return;
+  }
+  explain(core, { verdict: 'cancelled', text: `${waiter.model}: cancelled by its requester`, generation: waiter.generation, request: waiter.request, model: waiter.model, device: waiter.device, class: waiter.class, arrivedUs: waiter.arrivedUs });
+  count(core, 'cancellations');
+  endWaiter(core, waiter);
+}
+
+/** Moments of a request in both clocks; one that is asked again brings its age with it. */
+export function momentsOf(core: Core, event: Asking): Pick<Waiter, 'arrivedUs' | 'arrivedAtUs' | 'deadlineUs' | 'deadlineMs'> {
+  const ageUs = event.ageMs > 0 ? event.ageMs * 1_000 : 0;
+  const deadlineMs = event.deadlineMs >= 0 ? event.deadlineMs : core.options.limits.requestDeadlineMs;
+  return { arrivedUs: core.attendedUs - ageUs, arrivedAtUs: Math.max(0, core.nowUs - ageUs), deadlineUs: inMs(core, deadlineMs), deadlineMs };
+}
+
+// Written out, not spread: this runs once a grant.
+function budgetWaiter(core: Core, card: Card, event: BudgetRequested): BudgetWaiter {
+  const requestedBytes = Math.max(sumOf(event.parts), event.peakBytes);
+  const { arrivedUs, arrivedAtUs, deadlineUs, deadlineMs } = momentsOf(core, event);
+  return {
+    kind: 'budget',
+    key: waiterKey(event.generation, event.request),
+    generation: event.generation, request: event.request, model: event.model, order: core.nextOrder++,
+    class: event.class, arrivedUs, arrivedAtUs, deadlineUs, deadlineMs, policy: event.policy, device: card.device,
+    needBytes: 0, holdBytes: 0, planned: false, skips: 0, triedEpoch: -1, told: null, reason: 'queued',
+    lease: event.lease, parts: event.parts, requestedBytes, peakBytes: event.peakBytes,
+    parkable: event.parkable, profiles: event.profilesFreeMemory, exclusive: isException(card, event, requestedBytes),
+  };
+}
+
+/** The one exception to the headroom: marked by the operator, measured, and it fits the empty card only without it. */
+function isException(card: Card, event: BudgetRequested, requestedBytes: number): boolean {
+  const measured = event.source === 'measured' || event.source === 'learned';
+  return event.policy.exclusive && measured && requestedBytes <= capacityBytes(card) && withHeadroom(requestedBytes) > capacityBytes(card);
+}
+
+export type { PlaceRequested, PlaceWaiter };

@@ -1,0 +1,70 @@
+/** Growth while tokens flow: granted or denied, never waits (D17). Bytes 0 drop a part, which frees like any release: when it is seen gone. */
+import { available } from './available.js';
+import { deny, shortageText, type Refusal } from './deny.js';
+import type { CoreEvent } from './events.js';
+import { tellGranted, grow } from './grant.js';
+import { leasableBytesMax } from './headroom.js';
+import { setCharged } from './ledger.js';
+import { ownLease } from './lease-events.js';
+import { reindex } from './lease-store.js';
+import { mustCard } from './must.js';
+import { chargeFor, mergeParts, sumOf } from './need.js';
+import { beginRelease } from './release.js';
+import { explain, inWords, emit } from './report.js';
+import { wrongBytes } from './request.js';
+import type { Core, Lease } from './state.js';
+
+type Resize = Extract<CoreEvent, { type: 'resize_requested' }>;
+
+export function onResizeRequested(core: Core, event: Resize): void {
+  const lease = ownLease(core, event);
+  if (lease === null) {
+    if (core.processes.has(event.generation) && !core.leases.has(event.lease)) emit(core, { type: 'fail', generation: event.generation, request: event.request, code: 'lease_unknown', details: { lease: event.lease } });
+    return;
+  }
+  const wrong = wrongBytes(event.parts, 0);
+  const parts = wrong === null ? mergeParts(lease.parts, event.parts) : [];
+  const sumBytes = wrong === null ? sumOf(parts) : 0;
+  const refusal = wrong ?? refuse(core, lease, sumBytes);
+  if (refusal !== null) {
+    denyResize(core, event, lease, refusal, Number.isNaN(sumBytes) ? 0 : sumBytes);
+    return;
+  }
+  const grownBytes = sumBytes - sumOf(lease.parts);
+  const wantedBytes = chargeFor(sumBytes, lease.exclusive);
+  lease.parts = parts;
+  if (wantedBytes > lease.charge.chargedBytes) {
+    setCharged(core, lease.charge, wantedBytes);
+    if (lease.state === 'resident') grow(core, lease);
+    reindex(core, lease);
+  } else if (grownBytes < 0 && lease.state === 'resident' && lease.job === null && !lease.growing) {
+    shrink(core, lease, -grownBytes, wantedBytes);
+  }
+  const id = explain(core, { verdict: 'granted', text: `${lease.model} is ${inWords(sumBytes)} in parts now, ${inWords(wantedBytes)} to be charged`, generation: lease.generation, request: event.request, model: lease.model, device: lease.device });
+  tellGranted(core, { generation: event.generation, request: event.request, model: lease.model }, lease, id);
+}
+
+/** A part was dropped: its bytes stay charged until a measurement shows them gone. */
+function shrink(core: Core, lease: Lease, droppedBytes: number, wantedBytes: number): void {
+  const leftBytes = Math.max(0, lease.charge.residentBytes - droppedBytes);
+  beginRelease(core, lease, { leftBytes, toChargedBytes: Math.max(wantedBytes, leftBytes), then: 'resident', rung: 'partial', cause: 'reported' });
+}
+
+function refuse(core: Core, lease: Lease, sumBytes: number): Refusal | null {
+  if (Number.isNaN(sumBytes)) return { code: 'bytes_invalid', details: { field: 'sum of parts', value: `above ${String(leasableBytesMax)}`, minimum: '0' }, text: 'the sum of parts cannot be leased' };
+  if (lease.state === 'releasing' || lease.state === 'quarantined' || lease.state === 'parked' || lease.release !== null) {
+    return { code: 'lease_unknown', details: { lease: lease.id }, text: `lease ${lease.id} is being given back` };
+  }
+  const growBytes = chargeFor(sumBytes, lease.exclusive) - lease.charge.chargedBytes;
+  if (growBytes <= 0) return null;
+  const card = mustCard(core, lease.device);
+  const { freeBytes } = available(core, card);
+  const spareBytes = freeBytes === null ? 0 : Math.max(0, freeBytes - card.holdBytes);
+  if (card.lost === null && freeBytes !== null && growBytes <= spareBytes) return null;
+  return { code: 'resize_denied', details: { model: lease.model, growBytes: String(growBytes), availableBytes: String(spareBytes) }, text: shortageText(core, card, growBytes) };
+}
+
+function denyResize(core: Core, event: Resize, lease: Lease, refusal: Refusal, sumBytes: number): void {
+  const needBytes = Math.max(0, chargeFor(sumBytes, lease.exclusive) - lease.charge.chargedBytes);
+  deny(core, { generation: event.generation, request: event.request, model: lease.model, class: lease.class, card: mustCard(core, lease.device), requestedBytes: sumBytes, needBytes, ...refusal });
+}

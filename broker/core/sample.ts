@@ -1,0 +1,120 @@
+/** A card has been read, or could not be. A sample judges only what was there when it was taken. */
+import { confirmReleases, isQuiet } from './confirm.js';
+import type { CoreEvent, ProcessReading } from './events.js';
+import { judge, setReading } from './ledger.js';
+import { closeLease } from './lease-store.js';
+import { mustLease } from './must.js';
+import { judgeSeat } from './overshoot.js';
+import { sampleAnswered } from './probe.js';
+import { count, explain, publish } from './report.js';
+import type { Card, Core } from './state.js';
+
+type Sampled = Extract<CoreEvent, { type: 'sampled' }>;
+type SampleFailed = Extract<CoreEvent, { type: 'sample_failed' }>;
+
+export function onSampled(core: Core, event: Sampled): void {
+  const card = core.cards.get(event.device);
+  if (card === undefined || card.lost !== null) {
+    count(core, 'strayEvents');
+    return;
+  }
+  const takenAtUs = Math.min(event.takenAtUs, core.nowUs);
+  if (!isPlausible(event)) {
+    missed(core, card, 'failed', `used ${String(event.usedBytes)} of ${String(event.totalBytes)} bytes is no reading`);
+    return;
+  }
+  if (card.sample !== null && takenAtUs <= card.sample.takenAtUs) {
+    count(core, 'samplesStale');
+    return;
+  }
+  regained(core, card);
+  card.sameTruthCount = card.sample?.truth === event.truth ? card.sameTruthCount + 1 : card.sample === null ? 2 : 1;
+  card.sample = { takenAtUs, usedBytes: event.usedBytes, totalBytes: event.totalBytes, truth: event.truth };
+  takeReadings(card, card.confirms === 'process' ? event.processes : null);
+  for (const [id, charge] of card.unsampled) if (judge(core, card, charge, takenAtUs)) card.unsampled.delete(id);
+  confirmReleases(core, card, takenAtUs, event.usedBytes);
+  for (const seat of card.seats.values()) judgeSeat(core, card, seat);
+  confirmQuarantined(core, card);
+  judgeForeign(core, card, takenAtUs, event.usedBytes);
+  card.planEpoch++;
+  core.dirty.add(card.device);
+  sampleAnswered(core, card, takenAtUs);
+}
+
+/** No reading: not zero, and no reason to drop the last good one before it is too old. */
+export function onSampleFailed(core: Core, event: SampleFailed): void {
+  const card = core.cards.get(event.device);
+  if (card === undefined) {
+    count(core, 'strayEvents');
+    return;
+  }
+  missed(core, card, event.reading, event.reason);
+}
+
+function missed(core: Core, card: Card, reading: SampleFailed['reading'], reason: string): void {
+  count(core, 'samplesFailed');
+  if (card.missing === null) {
+    card.missing = { reading, reason, sinceAtUs: core.nowUs };
+    publish(core, 'sample_lost', { device: card.device, reading, reason });
+    explain(core, { verdict: 'waiting', text: `${card.device} cannot be read (${reading}): ${reason}`, generation: '', device: card.device, unverified: true });
+  } else {
+    card.missing = { reading, reason, sinceAtUs: card.missing.sinceAtUs };
+  }
+  core.dirty.add(card.device);
+  sampleAnswered(core, card, null);
+}
+
+function regained(core: Core, card: Card): void {
+  if (card.missing === null) return;
+  publish(core, 'sample_regained', { device: card.device, missingMs: Math.floor((core.nowUs - card.missing.sinceAtUs) / 1_000) });
+  card.missing = null;
+}
+
+/** More used than there is, or no count at all, is nonsense: the last good reading is kept with its age (B104). */
+function isPlausible(event: Sampled): boolean {
+  return Number.isSafeInteger(event.usedBytes) && Number.isSafeInteger(event.totalBytes) && event.usedBytes >= 0 && event.totalBytes > 0 && event.usedBytes <= event.totalBytes;
+}
+
+function takeReadings(card: Card, processes: readonly ProcessReading[] | null): void {
+  const listed = new Map<string, number>();
+  for (const { generation, usedBytes } of processes ?? []) {
+    if (Number.isSafeInteger(usedBytes) && usedBytes >= 0) listed.set(generation, (listed.get(generation) ?? 0) + usedBytes);
+  }
+  for (const seat of card.seats.values()) {
+    const bytes = processes === null ? null : (listed.get(seat.generation) ?? 0);
+    if (bytes !== seat.readingBytes) setReading(card, seat, bytes);
+  }
+  for (const returning of card.returning.values()) returning.listedBytes = listed.get(returning.generation) ?? 0;
+}
+
+/** A quarantined lease whose bytes the driver no longer shows is closed at last. */
+function confirmQuarantined(core: Core, card: Card): void {
+  for (const id of [...card.quarantined]) {
+    const lease = mustLease(core, id);
+    const seat = card.seats.get(lease.generation);
+    if (seat === undefined || seat.readingBytes === null || seat.unsettled > 0) continue;
+    const others = seat.leasedBytes - lease.charge.residentBytes + Math.max(seat.baselineBytes, seat.floor.residentBytes);
+    if (seat.readingBytes > others + core.options.limits.measureToleranceBytes || lease.charge.residentBytes === 0) continue;
+    publish(core, 'released', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, freedBytes: lease.charge.residentBytes, how: 'seen gone after quarantine' });
+    closeLease(core, lease);
+  }
+}
+
+/** Used bytes that none of ours explain (D15). The base against which releases are judged moves only while nothing is leaving. */
+function judgeForeign(core: Core, card: Card, takenAtUs: number, usedBytes: number): void {
+  const foreignBytes = Math.max(0, usedBytes - card.attributedBytes);
+  const before = card.foreignBytes ?? 0;
+  card.foreignBytes = foreignBytes;
+  const still = card.releasing.size === 0 && card.returning.size === 0 && card.ending.size === 0;
+  if (still && (card.confirms === 'process' || isQuiet(core, card, takenAtUs))) card.foreignBaseBytes = foreignBytes;
+  else card.foreignBaseBytes = Math.min(card.foreignBaseBytes, Math.max(0, usedBytes - settledAttributed(core, card)));
+  if (Math.abs(foreignBytes - before) > core.options.limits.measureToleranceBytes) publish(core, 'foreign_changed', { device: card.device, foreignBytes, beforeBytes: before });
+}
+
+/** Attributed bytes without what is on its way back. */
+function settledAttributed(core: Core, card: Card): number {
+  let bytes = card.attributedBytes;
+  for (const id of card.releasing) bytes -= mustLease(core, id).charge.attributedBytes;
+  for (const returning of card.returning.values()) bytes -= returning.charge.attributedBytes;
+  return bytes;
+}

@@ -1,0 +1,367 @@
+/**
+ * The private state of the core: plain records in Maps and Sets that name each
+ * other by id, so that a snapshot is a copy and every index is O(1) to follow.
+ * Nothing outside this folder may read or change it. All times are attended
+ * microseconds (see clock.ts) unless they say `AtUs`, which is the real clock.
+ */
+import type { AdmissionNumbers, LeasePart, ModelPolicy, RequestClass, ResidencyState, TruthSource } from '../../protocol/index.js';
+import type { Effect, TerminateCause } from './effects.js';
+import type { CardKind, Confirmation, EngineCapabilities, MissingReading } from './events.js';
+import type { ExplainRecord } from './explain.js';
+import type { CoreOptions } from './options.js';
+import type { Timers } from './timers.js';
+
+export type ChargeKind = 'lease' | 'floor' | 'residue' | 'returning';
+
+/** Bytes that count against a card. */
+export interface Charge {
+  readonly id: string;
+  readonly kind: ChargeKind;
+  readonly device: string;
+  readonly generation: string;
+  chargedBytes: number;
+  /** What is believed to be there now: reported by its owner, lowered only by what frees. */
+  residentBytes: number;
+  /** What was resident when the last sample was taken; what is charged above it is still to come. */
+  seenBytes: number;
+  /** Its share of the last sample's used bytes (D15). */
+  attributedBytes: number;
+  /** Loading or releasing: its true size is unknown, between nothing and all that is charged. */
+  flux: 'loading' | 'releasing' | null;
+  fluxSinceAtUs: number;
+  /** The last loading: when it began and ended; an end of null: not yet. */
+  loading: { readonly sinceAtUs: number; untilAtUs: number | null } | null;
+  /** It was loading at the last sample: of what its process then took beyond its other charges, this is the owner. */
+  coming: boolean;
+  /** Changes of `residentBytes` that no sample has judged yet, oldest first. */
+  changes: { readonly atUs: number; readonly residentBytes: number }[];
+}
+
+/** One process's place on one card. */
+export interface Seat {
+  readonly generation: string;
+  readonly device: string;
+  readonly floor: Charge;
+  /** Put away but still there, or found without a lease. */
+  readonly residue: Charge;
+  readonly leases: Set<string>;
+  chargedBytes: number;
+  unseenBytes: number;
+  seenBytes: number;
+  /** The part of those sums that belongs to charges which were loading at the last sample. */
+  readonly coming: { chargedBytes: number; unseenBytes: number; seenBytes: number };
+  /** Resident bytes of its leases, as reported or measured. */
+  leasedBytes: number;
+  /** Leases here that are loading, under a command or being given back. */
+  unsettled: number;
+  /** What it may still take beyond the last sample; its part of the card's sum. */
+  pendingBytes: number;
+  /** The driver's figure for this process in the last sample; null without one. */
+  readingBytes: number | null;
+  /** Unattributed bytes seen in a quiet moment: what a release is measured against. */
+  baselineBytes: number;
+  floorSource: 'unknown' | 'stated' | 'learned' | 'measured';
+  /** A load failed here and no sample has yet shown what it left (B44). */
+  remeasure: boolean;
+}
+
+/** Bytes of a process that has ended and that no sample has yet shown gone. */
+export interface Returning {
+  readonly generation: string;
+  readonly charge: Charge;
+  readonly exitedAtUs: number;
+  readonly exitedUs: number;
+  /** The driver's figure for the ended process in the last sample; 0 when it is no longer listed. */
+  listedBytes: number;
+  /** A sample taken after the exit has been compared. */
+  measured: boolean;
+}
+
+export interface Sample {
+  readonly takenAtUs: number;
+  readonly usedBytes: number;
+  readonly totalBytes: number;
+  readonly truth: TruthSource;
+}
+
+export interface Card {
+  readonly device: string;
+  name: string;
+  kind: CardKind;
+  totalBytes: number;
+  reserveBytes: number;
+  confirms: Confirmation;
+  floorBytes: number | null;
+  lost: { readonly sinceAtUs: number; readonly reason: string } | null;
+
+  readonly charged: Record<ChargeKind, number>;
+  chargedBytes: number;
+  pendingBytes: number;
+  attributedBytes: number;
+  holdBytes: number;
+  /** Bytes of leases that are idle, unpinned and not leaving. */
+  idleBytes: number;
+
+  sample: Sample | null;
+  /** Readings in a row from the same rung; a jump between rungs evicts nobody (R29). */
+  sameTruthCount: number;
+  missing: { readonly reading: MissingReading; readonly sinceAtUs: number; readonly reason: string } | null;
+  foreignBytes: number | null;
+  /** Foreign bytes at the last sample at which nothing was leaving. */
+  foreignBaseBytes: number;
+  /** A reading not older than this is needed; null: none is. */
+  sampleWantedAtUs: number | null;
+  /** The youngest such moment already asked for, until it is answered; null: nothing is on its way. */
+  sampleAskedAtUs: number | null;
+  sampleAskedUs: number;
+
+  readonly seats: Map<string, Seat>;
+  readonly leases: Set<string>;
+  readonly unsampled: Map<string, Charge>;
+  readonly loading: Set<string>;
+  readonly jobs: Set<string>;
+  readonly releasing: Set<string>;
+  readonly quarantined: Set<string>;
+  readonly returning: Map<string, Returning>;
+  /** Processes being ended whose bytes here will come back. */
+  readonly ending: Set<string>;
+  spawning: number;
+  /** The lease whose engine is measuring free memory: nothing else loads or is put away here (B13, B14). */
+  loadToken: string | null;
+  lastMotionAtUs: number;
+  /** Since when an unconfirmed release has waited for a quiet moment (D16); null: none does. */
+  quietWantedUs: number | null;
+  /** Waiting requests by class, oldest first. */
+  readonly queue: Record<RequestClass, string[]>;
+  /** Grows whenever a victim may have become possible; a plan that failed is not tried again before. */
+  planEpoch: number;
+  maxOverReserveBytes: number;
+}
+
+export type LeaseState = 'granted' | 'loading' | 'resident' | 'parked' | 'releasing' | 'quarantined';
+
+/** A release that was reported and not yet seen. */
+export interface Release {
+  readonly reportedAtUs: number;
+  readonly reportedUs: number;
+  readonly leftBytes: number;
+  readonly fromChargedBytes: number;
+  readonly fromResidentBytes: number;
+  readonly toChargedBytes: number;
+  readonly then: 'closed' | 'parked' | 'resident';
+  readonly rung: 'partial' | 'park' | 'unload';
+  readonly cause: JobCause | 'reported';
+  /** When the last sample was taken that was compared and still showed the bytes; null: none has been. */
+  measuredAtUs: number | null;
+}
+
+export type JobCause = 'plan' | 'ttl' | 'request' | 'overshoot' | 'residue' | 'stray';
+
+/** An eviction command under way for one lease. */
+export interface Job {
+  readonly command: number;
+  readonly cause: JobCause;
+  readonly rung: 'partial' | 'park' | 'unload';
+  readonly when: 'now' | 'drained';
+  readonly bytes: number | null;
+  readonly waiterSinceAtUs: number | null;
+  /** The request it was started for, by its key; null: for none. */
+  readonly beneficiary: string | null;
+  readonly startedUs: number;
+  phase: 'sent' | 'draining' | 'moving' | 'cancelling';
+}
+
+export interface Lease {
+  readonly id: string;
+  readonly generation: string;
+  readonly model: string;
+  readonly device: string;
+  readonly order: number;
+  readonly charge: Charge;
+  state: LeaseState;
+  residency: ResidencyState;
+  parts: readonly LeasePart[];
+  /** A growth is granted and not yet reported. */
+  growing: boolean;
+  /** Charged without the headroom: the operator's one exception. */
+  exclusive: boolean;
+  hostBytes: number;
+  class: RequestClass;
+  policy: ModelPolicy;
+  pinned: boolean;
+  parkable: boolean;
+  profiles: boolean;
+  residencySeq: number;
+  useSeq: number;
+  inFlight: number;
+  queued: number;
+  /** A worker that answered `busy` is believed for this long, whatever was last reported. */
+  busyUntilUs: number;
+  /** Passed over as a victim until then: it did not answer, or answered that the command had expired. */
+  avoidUntilUs: number;
+  grantedUs: number;
+  loadedUs: number;
+  lastUsedUs: number;
+  lastUsedAtUs: number;
+  strikes: number;
+  /** A partial eviction freed less than asked: the next one takes all (R44). */
+  partialFailed: boolean;
+  foreignAtGrantBytes: number | null;
+  idleBytes: number;
+  unsettled: boolean;
+  /** It holds more than its lease and there was no room to raise it: to be unloaded. */
+  over: boolean;
+  recallCommand: number | null;
+  /** Commands about it that may still be answered. */
+  readonly commands: number[];
+  job: Job | null;
+  release: Release | null;
+}
+
+export interface Process {
+  readonly generation: string;
+  readonly role: 'worker' | 'holder' | 'client';
+  readonly name: string;
+  readonly engine: string | null;
+  readonly devices: readonly string[];
+  state: 'spawning' | 'ready' | 'suspect' | 'ending' | 'quarantined';
+  capabilities: EngineCapabilities | null;
+  sessionOpen: boolean;
+  startedUs: number;
+  lastHeartbeatUs: number;
+  readonly leases: Set<string>;
+  /** Models it hosts (leases) or has been promised (a placement, until `promisedUntilUs`). */
+  readonly models: Map<string, { leases: number; promisedUntilUs: number | null }>;
+  /** Its open requests. */
+  readonly requests: Set<string>;
+  /** Its requests that were answered last: one sent again while its answer was on the way is one of them. */
+  readonly answered: Set<number>;
+  /** Placements that wait for it to be ready. */
+  readonly joined: Set<string>;
+  /** Commands to it about no lease that may still be answered. */
+  readonly commands: Set<number>;
+  endCause: TerminateCause | null;
+  /** To be ended as soon as no call is in flight in it. */
+  endWhenIdle: TerminateCause | null;
+}
+
+interface Asked {
+  readonly key: string;
+  readonly generation: string;
+  readonly request: number;
+  readonly model: string;
+  readonly order: number;
+  class: RequestClass;
+  readonly arrivedUs: number;
+  readonly arrivedAtUs: number;
+  deadlineUs: number;
+  deadlineMs: number;
+  readonly policy: ModelPolicy;
+  /** The card it waits for. */
+  readonly device: string;
+  needBytes: number;
+  holdBytes: number;
+  /** Victims were chosen for it: from then on what comes free up to its need is its hold. */
+  planned: boolean;
+  /** Requests that passed it. */
+  skips: number;
+  /** The plan epoch at which no sufficient victim set was found. */
+  triedEpoch: number;
+  /** The reason last told to the requester. */
+  told: string | null;
+  reason: string;
+}
+
+export interface BudgetWaiter extends Asked {
+  readonly kind: 'budget';
+  readonly lease: string | null;
+  readonly parts: readonly LeasePart[];
+  readonly requestedBytes: number;
+  readonly peakBytes: number;
+  readonly parkable: boolean;
+  readonly profiles: boolean;
+  readonly exclusive: boolean;
+}
+
+export interface PlaceWaiter extends Asked {
+  readonly kind: 'place';
+  readonly engine: string;
+  readonly requestedBytes: number;
+  /** The process it waits for; null while it waits for the floor. */
+  joined: string | null;
+}
+
+export type Waiter = BudgetWaiter | PlaceWaiter;
+
+/** A client's wish that a model leaves the cards. */
+export interface EvictRequest {
+  readonly key: string;
+  readonly generation: string;
+  readonly request: number;
+  readonly model: string;
+  readonly target: 'host' | 'none';
+  readonly arrivedAtUs: number;
+  readonly deadlineMs: number;
+  readonly pending: Set<string>;
+  freedBytes: number;
+}
+
+export interface Model {
+  readonly key: string;
+  readonly hosts: Set<string>;
+  /** Measured time of a load; null: not yet. */
+  loadMs: number | null;
+  resumeMs: number | null;
+  /** Mean gap between the end of a use and the next use. */
+  gapUs: number;
+  /** An operator's word; null: the policy of each request counts. */
+  pinned: boolean | null;
+}
+
+export interface Backoff {
+  failures: number;
+  untilUs: number;
+  reason: string;
+  /** One corrective retry after an OOM has been given (B22). */
+  retried: boolean;
+}
+
+export interface Command {
+  readonly id: number;
+  readonly generation: string;
+  readonly kind: 'move' | 'trim' | 'recall' | 'list';
+  readonly lease: string | null;
+}
+
+export interface Core {
+  readonly options: CoreOptions;
+  nowUs: number;
+  attendedUs: number;
+  nextLease: number;
+  nextWorker: number;
+  nextCommand: number;
+  nextExplain: number;
+  nextOrder: number;
+  readonly cards: Map<string, Card>;
+  readonly processes: Map<string, Process>;
+  readonly leases: Map<string, Lease>;
+  readonly waiters: Map<string, Waiter>;
+  readonly evictRequests: Map<string, EvictRequest>;
+  readonly models: Map<string, Model>;
+  readonly backoffs: Map<string, Backoff>;
+  readonly commands: Map<number, Command>;
+  /** Largest floor ever reported, by engine and kind of card. */
+  readonly learnedFloors: Map<string, number>;
+  readonly spawnMs: Map<string, number>;
+  readonly timers: Timers;
+  readonly counters: Map<string, number>;
+  readonly explains: ExplainRecord[];
+
+  // One step's work; empty between steps.
+  effects: Effect[];
+  readonly dirty: Set<string>;
+  readonly fresh: Set<string>;
+  readonly touched: Set<string>;
+}
+
+export type { AdmissionNumbers };

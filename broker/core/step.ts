@@ -1,0 +1,89 @@
+/** One event in, its effects out. Whatever the cause, requests are decided at the end of the step, for the cards it changed. */
+import { settle, tellFresh } from './admission.js';
+import { onModelsAnnounced } from './announce.js';
+import { onCommandAnswered } from './answers.js';
+import { onCardAdded, onCardLost } from './card.js';
+import { advance } from './clock.js';
+import type { Effect } from './effects.js';
+import type { CoreEvent } from './events.js';
+import { checkTouched } from './invariants.js';
+import { onLeaseReleased, onLoadBegun, onRecallAnswered, onResidencyReported, onUseReported } from './lease-events.js';
+import { onResizeRequested } from './resize.js';
+import { must, mustCard } from './must.js';
+import { onPlaceRequested } from './place-request.js';
+import { onFloorMeasured, onHeartbeat, onKillUnconfirmed, onProcessExited, onProcessReady, onSessionClosed, onSessionOpened, onSpawnFailed } from './process.js';
+import { onBudgetRequested, onRequestCancelled } from './request.js';
+import { onSampled, onSampleFailed } from './sample.js';
+import type { Core } from './state.js';
+import { onTicked } from './tick.js';
+import { dropWish, onEvictRequested, onPinRequested, pursueWishes } from './wish.js';
+import { waiterKey } from './queue.js';
+
+/** Passes over changed cards before a step is taken to go in circles. */
+const passesMax = 64;
+
+/**
+ * Takes in one event, changes the core's private state in place and returns
+ * what is to be done, in order. Synchronous; time comes inside the event.
+ * Throws `invariant_broken` when the ledger is found wrong, and is then of no further use.
+ */
+export function step(core: Core, event: CoreEvent): Effect[] {
+  core.effects = [];
+  advance(core, event.atUs);
+  dispatch(core, event);
+  const changed = new Set<string>();
+  for (let pass = 0; core.dirty.size > 0; pass++) {
+    must(pass < passesMax, 'a step comes to rest');
+    const devices = [...core.dirty];
+    core.dirty.clear();
+    for (const device of devices) {
+      changed.add(device);
+      const card = mustCard(core, device);
+      const before = core.effects.length;
+      settle(core, card);
+      // Deciding changes the card it decides on: another look only if something came of it.
+      if (core.effects.length === before) core.dirty.delete(device);
+    }
+    if (core.evictRequests.size > 0) pursueWishes(core);
+  }
+  if (core.evictRequests.size > 0) pursueWishes(core);
+  if (core.fresh.size > 0) tellFresh(core);
+  for (const device of changed) core.dirty.add(device);
+  checkTouched(core);
+  core.dirty.clear();
+  core.touched.clear();
+  const { effects } = core;
+  core.effects = [];
+  return effects;
+}
+
+function dispatch(core: Core, event: CoreEvent): void {
+  switch (event.type) {
+    case 'card_added': onCardAdded(core, event); return;
+    case 'card_lost': onCardLost(core, event); return;
+    case 'sampled': onSampled(core, event); return;
+    case 'sample_failed': onSampleFailed(core, event); return;
+    case 'session_opened': onSessionOpened(core, event); return;
+    case 'session_closed': onSessionClosed(core, event); return;
+    case 'process_ready': onProcessReady(core, event); return;
+    case 'spawn_failed': onSpawnFailed(core, event); return;
+    case 'heartbeat': onHeartbeat(core, event); return;
+    case 'floor_measured': onFloorMeasured(core, event); return;
+    case 'process_exited': onProcessExited(core, event); return;
+    case 'kill_unconfirmed': onKillUnconfirmed(core, event); return;
+    case 'place_requested': onPlaceRequested(core, event); return;
+    case 'budget_requested': onBudgetRequested(core, event); return;
+    case 'request_cancelled': if (!dropWish(core, waiterKey(event.generation, event.request))) onRequestCancelled(core, event); return;
+    case 'evict_requested': onEvictRequested(core, event); return;
+    case 'pin_requested': onPinRequested(core, event); return;
+    case 'load_begun': onLoadBegun(core, event); return;
+    case 'recall_answered': onRecallAnswered(core, event); return;
+    case 'residency_reported': onResidencyReported(core, event); return;
+    case 'use_reported': onUseReported(core, event); return;
+    case 'resize_requested': onResizeRequested(core, event); return;
+    case 'lease_released': onLeaseReleased(core, event); return;
+    case 'command_answered': onCommandAnswered(core, event); return;
+    case 'models_announced': onModelsAnnounced(core, event); return;
+    case 'ticked': onTicked(core);
+  }
+}

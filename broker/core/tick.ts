@@ -1,0 +1,123 @@
+/** The clock has been looked at, after all sockets: what is due falls due here and nowhere else. */
+import { jobOverdue } from './answers.js';
+import { isLedgerOnly, numbersOf } from './available.js';
+import { inMs } from './clock.js';
+import { deny, shortageText } from './deny.js';
+import { considerIdle, isIdleWorker } from './idle.js';
+import { recall } from './lease-events.js';
+import { detach } from './model.js';
+import { mustCard } from './must.js';
+import { shownNeed } from './need.js';
+import { detachedOverdue, heartbeatDue, spawnOverdue } from './process.js';
+import { retrySample, wantSample } from './probe.js';
+import { queueLength } from './queue.js';
+import { releaseOverdue, returningOverdue } from './residue.js';
+import type { Core, Waiter } from './state.js';
+import { terminate } from './terminate.js';
+import type { Timer } from './timers.js';
+import { ttlDue } from './ttl.js';
+import { endWaiter } from './waiter.js';
+import { wishOverdue } from './wish.js';
+
+export function onTicked(core: Core): void {
+  for (;;) {
+    const timer = core.timers.takeDue(core.attendedUs);
+    if (timer === null) break;
+    fire(core, timer);
+  }
+  for (const card of core.cards.values()) {
+    const unconfirmed = card.releasing.size > 0 || card.returning.size > 0;
+    const waiting = queueLength(card) > 0;
+    if (waiting || card.jobs.size > 0) {
+      // Time alone may make a victim possible: residency has its minimum, a waiter may shut a door.
+      card.planEpoch++;
+      core.dirty.add(card.device);
+    }
+    const age = card.sample === null ? Infinity : core.nowUs - card.sample.takenAtUs;
+    if ((unconfirmed || waiting) && age >= core.options.limits.sampleIntervalMs * 1_000) wantSample(core, card, core.nowUs);
+    retrySample(core, card);
+  }
+}
+
+function fire(core: Core, timer: Timer): void {
+  const { kind, key } = timer;
+  switch (kind) {
+    case 'deadline':
+      withOne(core.waiters.get(key), (waiter) => deadlinePassed(core, waiter));
+      return;
+    case 'evict_deadline':
+      wishOverdue(core, key);
+      return;
+    case 'grant_confirm':
+      withOne(core.leases.get(key), (lease) => recall(core, lease));
+      return;
+    case 'job':
+      withOne(core.leases.get(key), (lease) => jobOverdue(core, lease));
+      return;
+    case 'release':
+      withOne(core.leases.get(key), (lease) => releaseOverdue(core, lease));
+      return;
+    case 'ttl':
+      withOne(core.leases.get(key), (lease) => ttlDue(core, lease));
+      return;
+    case 'returning':
+      returningDue(core, key);
+      return;
+    case 'assignment':
+      assignmentOver(core, key);
+      return;
+    default:
+      withOne(core.processes.get(key), (process) => processDue(core, kind, process));
+  }
+}
+
+function processDue(core: Core, kind: Timer['kind'], process: Parameters<typeof terminate>[1]): void {
+  if (kind === 'heartbeat') heartbeatDue(core, process);
+  else if (kind === 'spawn') spawnOverdue(core, process);
+  else if (kind === 'detached') detachedOverdue(core, process);
+  else if (isIdleWorker(process)) idleDue(core, process);
+}
+
+/** An idle worker ends, unless a load that measures free memory runs on its card (B14). */
+function idleDue(core: Core, process: Parameters<typeof terminate>[1]): void {
+  if (process.devices.some((device) => (core.cards.get(device)?.loadToken ?? null) !== null)) {
+    core.timers.set('idle', process.generation, inMs(core, core.options.limits.tickIntervalMs));
+    return;
+  }
+  terminate(core, process, 'idle', `no model for ${String(core.options.limits.workerIdleMs)} ms`);
+}
+
+function returningDue(core: Core, key: string): void {
+  const [device, generation] = key.split(' ');
+  const card = core.cards.get(device ?? '');
+  if (card !== undefined) returningOverdue(core, card, generation ?? '');
+}
+
+/** Nobody came with the ticket. */
+function assignmentOver(core: Core, key: string): void {
+  const place = key.indexOf(' ');
+  const process = core.processes.get(key.slice(0, place));
+  if (process === undefined) return;
+  detach(core, process, key.slice(place + 1), 'promise');
+  considerIdle(core, process);
+}
+
+/** The requester has waited as long as it wished to. */
+function deadlinePassed(core: Core, waiter: Waiter): void {
+  const card = mustCard(core, waiter.device);
+  const unmeasured = numbersOf(core, card, { requestedBytes: 0, needBytes: 0, floorBytes: 0, ownHoldBytes: 0 }).truth === 'ledger' && !isLedgerOnly(core, card) && card.missing !== null;
+  const reason = waiter.kind === 'place' && waiter.joined !== null ? waiter.reason : shortageText(core, card, waiter.needBytes);
+  deny(core, {
+    generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs,
+    verdict: 'expired', card, ...shownNeed(core, waiter),
+    ...(unmeasured
+      ? { code: 'device_unmeasured' as const, details: { device: card.device, reading: card.missing?.reading ?? 'unknown' } }
+      : { code: 'deadline_passed' as const, details: { what: `room for ${waiter.model}`, deadlineMs: String(waiter.deadlineMs), reason } }),
+    text: `${waiter.model} waited ${String(waiter.deadlineMs)} ms: ${reason}`,
+  });
+  endWaiter(core, waiter);
+}
+
+function withOne<T>(found: T | undefined, act: (one: T) => void): void {
+  if (found !== undefined) act(found);
+}

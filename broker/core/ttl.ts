@@ -1,0 +1,24 @@
+/** Idle time-to-live: counted from the end of the last use; then parked or unloaded. */
+import { inMs } from './clock.js';
+import { isBusy } from './eviction-plan.js';
+import { startEviction } from './ladder.js';
+import { isIdle } from './lease-store.js';
+import { mustCard } from './must.js';
+import type { Core, Lease } from './state.js';
+
+/** The time is up: put away, unless a load that measures free memory runs there (B14); then after it. */
+export function ttlDue(core: Core, lease: Lease): void {
+  if (!isIdle(lease) || lease.pinned) return;
+  const dueUs = lease.lastUsedUs + (lease.policy.ttlMs ?? 0) * 1_000;
+  if (dueUs > core.attendedUs) {
+    core.timers.set('ttl', lease.id, dueUs);
+    return;
+  }
+  const card = mustCard(core, lease.device);
+  const process = core.processes.get(lease.generation);
+  if (card.loadToken !== null || isBusy(core, lease) || process?.state !== 'ready' || !process.sessionOpen) {
+    core.timers.set('ttl', lease.id, inMs(core, core.options.limits.tickIntervalMs));
+    return;
+  }
+  startEviction(core, lease, { cause: 'ttl', when: 'now', bytes: null, target: 'host', waiterSinceAtUs: null, beneficiary: null, reason: 'idle' });
+}

@@ -1,0 +1,73 @@
+/** The ledger as people and programs read it: `leasehold ps`, `ledger()`, the demo's bars. A copy; changing it changes nothing. */
+import type { LeasePart, RequestClass, TruthSource } from '../../protocol/index.js';
+import type { CardKind, MissingReading } from './events.js';
+
+export interface LeaseView {
+  readonly lease: string;
+  readonly model: string;
+  readonly generation: string;
+  readonly device: string;
+  /** `granted` (not yet confirmed), `loading`, `resident`, `parked`, `releasing` (unconfirmed), `quarantined`. */
+  readonly state: 'granted' | 'loading' | 'resident' | 'parked' | 'releasing' | 'quarantined';
+  readonly chargedBytes: number;
+  readonly residentBytes: number;
+  readonly hostBytes: number;
+  readonly parts: readonly LeasePart[];
+  readonly inFlight: number;
+  readonly pinned: boolean;
+  readonly idleMs: number;
+}
+
+export interface CardView {
+  readonly device: string;
+  readonly name: string;
+  readonly kind: CardKind;
+  readonly totalBytes: number;
+  readonly reserveBytes: number;
+  readonly leasedBytes: number;
+  readonly floorBytes: number;
+  readonly residueBytes: number;
+  readonly returningBytes: number;
+  readonly holdBytes: number;
+  readonly foreignBytes: number | null;
+  /** Last good reading; null when there is none. */
+  readonly sampledUsedBytes: number | null;
+  readonly sampleAgeMs: number | null;
+  readonly truth: TruthSource | null;
+  /** Set while the probe does not answer: since when and how. */
+  readonly missing: { readonly reading: MissingReading; readonly sinceMs: number } | null;
+  /** What a request could be granted now; negative after an overshoot; null when unknown. */
+  readonly availableBytes: number | null;
+  readonly loadToken: string | null;
+}
+
+export interface WaiterView {
+  readonly generation: string;
+  readonly request: number;
+  readonly model: string;
+  readonly device: string;
+  readonly class: RequestClass;
+  readonly needBytes: number;
+  readonly waitedMs: number;
+  readonly position: number;
+  readonly holdBytes: number;
+  readonly reason: string;
+}
+
+export interface ProcessView {
+  readonly generation: string;
+  readonly role: 'worker' | 'holder' | 'client';
+  readonly engine: string | null;
+  readonly state: 'spawning' | 'ready' | 'suspect' | 'ending' | 'quarantined';
+  readonly devices: readonly string[];
+  readonly floorBytes: number;
+}
+
+export interface LedgerView {
+  readonly bootId: string;
+  readonly cards: readonly CardView[];
+  readonly leases: readonly LeaseView[];
+  readonly waiting: readonly WaiterView[];
+  readonly processes: readonly ProcessView[];
+  readonly counters: Readonly<Record<string, number>>;
+}

@@ -1,0 +1,99 @@
+/** `evict` and `pin`: what operators and embedders ask of a model by name. */
+import { inMs } from './clock.js';
+import type { CoreEvent } from './events.js';
+import { endWish, failWish } from './evict-progress.js';
+import { startEviction } from './ladder.js';
+import { reindex } from './lease-store.js';
+import { mustCard, mustLease } from './must.js';
+import { waiterKey } from './queue.js';
+import { count, emit } from './report.js';
+import { requester } from './request.js';
+import type { Core, EvictRequest, Lease } from './state.js';
+
+/** "Free this model's card bytes": waits for its calls to end and for the bytes to be seen gone. */
+export function onEvictRequested(core: Core, event: Extract<CoreEvent, { type: 'evict_requested' }>): void {
+  const process = requester(core, event);
+  if (process === null) return;
+  const leases = leasesOf(core, event.model).filter((lease) => lease.charge.chargedBytes > 0 || event.target === 'none');
+  const details = leases.length > 0 ? null : { model: event.model, known: knownModels(core) };
+  if (details !== null && !core.models.has(event.model)) {
+    emit(core, { type: 'fail', generation: event.generation, request: event.request, code: 'model_unknown', details });
+    return;
+  }
+  if (leases.some((lease) => lease.pinned)) {
+    emit(core, { type: 'fail', generation: event.generation, request: event.request, code: 'pinned', details: { model: event.model } });
+    return;
+  }
+  if (leases.length === 0) {
+    emit(core, { type: 'report_evicted', generation: event.generation, request: event.request, freedBytes: 0 });
+    return;
+  }
+  const key = waiterKey(event.generation, event.request);
+  const wish: EvictRequest = {
+    key, generation: event.generation, request: event.request, model: event.model, target: event.target,
+    arrivedAtUs: core.nowUs, deadlineMs: event.deadlineMs, pending: new Set(leases.map((lease) => lease.id)), freedBytes: 0,
+  };
+  core.evictRequests.set(key, wish);
+  process.requests.add(key);
+  core.timers.set('evict_deadline', key, inMs(core, event.deadlineMs));
+  count(core, 'evictRequests');
+}
+
+/** Sends what can be sent for every open wish: to leases that are settled, on cards where nothing profiles free memory (B14). */
+export function pursueWishes(core: Core): void {
+  for (const wish of [...core.evictRequests.values()]) {
+    for (const id of wish.pending) {
+      const lease = mustLease(core, id);
+      if (lease.job !== null || lease.release !== null || lease.avoidUntilUs > core.attendedUs) continue;
+      if (lease.state !== 'resident' && lease.state !== 'parked') continue;
+      const process = core.processes.get(lease.generation);
+      if (lease.growing || mustCard(core, lease.device).loadToken !== null || process?.state !== 'ready' || !process.sessionOpen) continue;
+      startEviction(core, lease, { cause: 'request', when: 'drained', bytes: null, target: lease.state === 'parked' ? 'none' : wish.target, waiterSinceAtUs: wish.arrivedAtUs, beneficiary: null, reason: 'asked for' });
+    }
+  }
+}
+
+/** Its deadline has passed: the requester is told; a command under way goes on. */
+export function wishOverdue(core: Core, key: string): void {
+  const wish = core.evictRequests.get(key);
+  if (wish !== undefined) failWish(core, wish, 'deadline_passed', { what: `evicting ${wish.model}`, deadlineMs: String(wish.deadlineMs), reason: `${String(wish.pending.size)} lease(s) still hold bytes` });
+}
+
+/** Cancelled, or its requester is gone. */
+export function dropWish(core: Core, key: string): boolean {
+  const wish = core.evictRequests.get(key);
+  if (wish === undefined) return false;
+  endWish(core, wish);
+  return true;
+}
+
+/** "Never, or no longer never, a victim." */
+export function onPinRequested(core: Core, event: Extract<CoreEvent, { type: 'pin_requested' }>): void {
+  if (requester(core, event) === null) return;
+  const model = core.models.get(event.model);
+  if (model === undefined) {
+    emit(core, { type: 'fail', generation: event.generation, request: event.request, code: 'model_unknown', details: { model: event.model, known: knownModels(core) } });
+    return;
+  }
+  model.pinned = event.pinned;
+  for (const lease of leasesOf(core, event.model)) {
+    lease.pinned = event.pinned;
+    reindex(core, lease);
+  }
+  emit(core, { type: 'acknowledge', generation: event.generation, request: event.request });
+}
+
+function leasesOf(core: Core, model: string): Lease[] {
+  const found: Lease[] = [];
+  for (const generation of core.models.get(model)?.hosts ?? []) {
+    for (const id of core.processes.get(generation)?.leases ?? []) {
+      const lease = mustLease(core, id);
+      if (lease.model === model) found.push(lease);
+    }
+  }
+  return found;
+}
+
+function knownModels(core: Core): string {
+  return [...core.models.keys()].slice(0, 32).join(', ');
+}
