@@ -1,0 +1,55 @@
+/** Cards and readings, as every rung of the truth ladder gives them. */
+import type { TruthSource } from '../../protocol/index.js';
+import type { Confirmation, MissingReading } from '../core/events.js';
+
+export interface CardDescription {
+  readonly device: string;
+  readonly name: string;
+  /** `cpu`: the pseudo-card `CPU-0`, where 0-byte leases live (D18); its total is 0. */
+  readonly kind: 'gpu' | 'simulated' | 'cpu';
+  readonly totalBytes: number;
+  readonly confirms: Confirmation;
+  /** The card drives a display: the larger default reserve (R11). */
+  readonly display: boolean;
+  /** What a process costs there, where it is known beforehand (simulated cards); null elsewhere. */
+  readonly floorBytes: number | null;
+  /** Environment that makes this card, and it alone, visible to a worker. Empty for simulated cards. */
+  readonly visibility: Readonly<Record<string, string>>;
+}
+
+/** One reading. `takenAtUs` is when the driver was asked, on CLOCK_MONOTONIC. */
+export type Reading =
+  | {
+      readonly kind: 'read';
+      readonly device: string;
+      readonly takenAtUs: number;
+      readonly usedBytes: number;
+      readonly totalBytes: number;
+      readonly truth: TruthSource;
+      /** How NVML counted: `v1` includes what the driver reserves for itself, `v2` does not (R29). */
+      readonly counting?: 'v1' | 'v2';
+      /** By pid; null where the driver does not say. */
+      readonly processes: readonly { readonly pid: number; readonly usedBytes: number }[] | null;
+    }
+  | { readonly kind: 'missing'; readonly device: string; readonly takenAtUs: number; readonly reading: MissingReading; readonly reason: string };
+
+/** A card that is there and whose size the rung cannot tell; usable only with a declared total. */
+export interface UnmeasuredCard {
+  readonly device: string;
+  readonly name: string;
+  readonly reason: string;
+  readonly visibility: Readonly<Record<string, string>>;
+}
+
+export type Discovery =
+  | { readonly cards: readonly CardDescription[]; readonly driver: string; readonly unmeasured?: readonly UnmeasuredCard[] }
+  | { readonly unavailable: string };
+
+/** One rung: finds its cards and reads them. A read is bounded by the probe deadline, a discovery by its own; none throws. */
+export interface Rung {
+  readonly truth: TruthSource;
+  /** `unavailable`: this rung does not work on this machine now, and why. May be asked again. */
+  discover(): Promise<Discovery>;
+  read(device: string): Promise<Reading>;
+  close(): Promise<void>;
+}

@@ -1,0 +1,100 @@
+/** The guard of one worker: a small shell outside our process group that outlives us by the moment it needs to end the worker's tree. */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { guardScript } from './guard-script.js';
+import type { ProcessIdentity } from './types.js';
+
+/** A guard that somebody kills is replaced this many times. */
+const replacementsMax = 5;
+/** Told `done`, a guard ends at once; past this it is killed. */
+const dismissTimeoutMs = 2_000;
+
+export interface GuardOptions {
+  readonly token: string;
+  readonly platform?: NodeJS.Platform;
+  readonly shell?: string;
+  /** A guard ended that should not have; it has been replaced, or (false) could not be. */
+  readonly onLost: (replaced: boolean) => void;
+}
+
+export class Guard {
+  readonly #options: GuardOptions;
+  readonly #script: string | null;
+  #child: ChildProcess | null = null;
+  #group: ProcessIdentity | null = null;
+  #replacements = 0;
+  #dismissed: Promise<void> | null = null;
+
+  constructor(options: GuardOptions) {
+    this.#options = options;
+    this.#script = guardScript(options.platform ?? process.platform);
+  }
+
+  /** Its pid; null where the platform has no guard. */
+  get pid(): number | null {
+    return this.#child?.pid ?? null;
+  }
+
+  /**
+   * Starts it; must come before the worker, so that there is no moment at which a worker lives unguarded. Returns false
+   * when no guard can be started here at all; true also on a platform that has none.
+   */
+  start(): boolean {
+    if (this.#script === null) return true;
+    const child = spawn(this.#options.shell ?? '/bin/sh', ['-c', this.#script], {
+      stdio: ['pipe', 'ignore', 'ignore'],
+      // A session of its own: what is sent to our group, or a closing terminal, does not reach it.
+      detached: true,
+      // Nothing of ours but the way to its tools; above all no token, by which it would find itself.
+      env: { PATH: process.env['PATH'] ?? '/usr/bin:/bin' },
+    });
+    // The reason is of no use here: pid says that it did not start, and an end is seen by `exit`.
+    child.on('error', () => undefined);
+    child.stdin.on('error', () => undefined);
+    if (child.pid === undefined) return false;
+    this.#child = child;
+    child.once('exit', () => this.#ended(child));
+    child.stdin.write(`${this.#options.token}\n`);
+    if (this.#group !== null) this.#tellGroup(this.#group);
+    // It lives for our sake, not we for its.
+    child.unref();
+    (child.stdin as { unref?: () => void }).unref?.();
+    return true;
+  }
+
+  /** The worker lives: its group, and the start time by which that number is known to be its own. */
+  watch(leader: ProcessIdentity): void {
+    this.#group = leader;
+    this.#tellGroup(leader);
+  }
+
+  /** The worker is gone for certain: the guard ends without killing. Resolves when it has ended. Idempotent. */
+  dismiss(): Promise<void> {
+    this.#dismissed ??= this.#dismissNow();
+    return this.#dismissed;
+  }
+
+  async #dismissNow(): Promise<void> {
+    const child = this.#child;
+    if (child === null || child.exitCode !== null || child.signalCode !== null) return;
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(() => child.kill('SIGKILL'), dismissTimeoutMs);
+      child.once('exit', () => {
+        clearTimeout(timer);
+        resolve();
+      });
+      child.ref();
+      child.stdin?.end('done\n');
+    });
+  }
+
+  #tellGroup({ pid, startTime }: ProcessIdentity): void {
+    this.#child?.stdin?.write(`group ${pid} ${startTime ?? ''}\n`);
+  }
+
+  #ended(child: ChildProcess): void {
+    if (this.#dismissed !== null || this.#child !== child) return;
+    this.#child = null;
+    this.#replacements += 1;
+    this.#options.onLost(this.#replacements <= replacementsMax && this.start());
+  }
+}

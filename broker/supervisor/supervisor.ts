@@ -1,0 +1,125 @@
+/** The supervisor: worker processes by generation, watched holders, and the clean end of all of them. */
+import { randomBytes } from 'node:crypto';
+import { LeaseholdError, defaultLimits, type Limits } from '../../protocol/index.js';
+import { processTable } from './platform.js';
+import type { ProcessRow, ProcessTable } from './process-table.js';
+import { Sweeper } from './sweeper.js';
+import type { ProcessIdentity, SpawnRequest, Supervisor, SupervisorHandlers } from './types.js';
+import { Watcher } from './watcher.js';
+import { WorkerProcess, type ProcessLimits } from './worker-process.js';
+
+export interface SupervisorOptions {
+  readonly limits?: Partial<Limits>;
+  /** Begins every token, for people who look at a process's environment. Default: nothing. */
+  readonly tokenPrefix?: string;
+  /** Sends a worker its `shutdown`; true when it went out. SIGTERM then follows after half the grace instead of at once. */
+  readonly askFirst?: (generation: string, graceMs: number, reason: string) => boolean;
+  /** Things that need no decision, for the log. */
+  readonly onNote?: (generation: string, note: string) => void;
+  /** How often holders are looked at. Default 500 ms. */
+  readonly watchIntervalMs?: number;
+  readonly outputLinesPerSecondMax?: number;
+  readonly table?: ProcessTable;
+}
+
+/** `pidsOf` may be asked for every pid of a driver's list: within this time it answers from one listing. */
+const treeMaxAgeMs = 250;
+
+export function createSupervisor(handlers: SupervisorHandlers, options: SupervisorOptions = {}): Supervisor {
+  return new ProcessSupervisor(handlers, options);
+}
+
+class ProcessSupervisor implements Supervisor {
+  readonly #handlers: SupervisorHandlers;
+  readonly #options: SupervisorOptions;
+  readonly #limits: ProcessLimits;
+  readonly #table: ProcessTable;
+  readonly #sweeper: Sweeper;
+  readonly #watcher: Watcher;
+  readonly #processes = new Map<string, WorkerProcess>();
+  /** Everything that close() must see end; a process stays here until its guard is gone too. */
+  readonly #open = new Set<Promise<void>>();
+  readonly #used = new Set<string>();
+  #trees: { readonly takenAtMs: number; readonly pids: Map<string, readonly number[]> } | null = null;
+  #closing: Promise<void> | null = null;
+
+  constructor(handlers: SupervisorHandlers, options: SupervisorOptions) {
+    this.#handlers = handlers;
+    this.#options = options;
+    this.#limits = { ...defaultLimits, outputLinesPerSecondMax: options.outputLinesPerSecondMax ?? 1_000, ...options.limits };
+    this.#table = options.table ?? processTable();
+    this.#sweeper = new Sweeper(this.#table);
+    this.#watcher = new Watcher(this.#table, options.watchIntervalMs ?? 500, (generation) => {
+      handlers.onExited(generation, { exitCode: null, signal: null, how: 'gone', lastLines: [], reaped: [] });
+    });
+  }
+
+  spawn(request: SpawnRequest): void {
+    if (this.#closing !== null) throw new LeaseholdError('closed', { what: 'the supervisor' });
+    // A generation is one start of one process: two would share a name in the ledger.
+    if (this.#used.has(request.generation)) throw new LeaseholdError('internal', { reason: `generation ${request.generation} was started before` });
+    this.#used.add(request.generation);
+    const worker = new WorkerProcess({
+      request,
+      token: `${this.#options.tokenPrefix ?? ''}${request.spawnId}.${randomBytes(12).toString('hex')}`,
+      handlers: this.#handlers,
+      limits: this.#limits,
+      table: this.#table,
+      sweeper: this.#sweeper,
+      askFirst: this.#options.askFirst ?? null,
+      onNote: this.#options.onNote ?? (() => undefined),
+      onOver: (generation) => this.#processes.delete(generation),
+    });
+    this.#processes.set(request.generation, worker);
+    const settled = worker.settled.finally(() => this.#open.delete(settled));
+    this.#open.add(settled);
+    this.#trees = null;
+    worker.start();
+  }
+
+  terminate(generation: string, graceMs: number, reason: string): void {
+    this.#processes.get(generation)?.terminate(graceMs, reason);
+  }
+
+  watch(generation: string, identity: ProcessIdentity): void {
+    this.#watcher.watch(generation, identity);
+  }
+
+  unwatch(generation: string): void {
+    this.#watcher.unwatch(generation);
+  }
+
+  pidsOf(generation: string): readonly number[] {
+    const worker = this.#processes.get(generation);
+    if (worker === undefined || worker.identity === null) return [];
+    if (!this.#table.lists) return [worker.identity.pid];
+    return this.#treesNow().get(generation) ?? [];
+  }
+
+  identityOf(generation: string): ProcessIdentity | null {
+    return this.#processes.get(generation)?.identity ?? this.#watcher.identityOf(generation);
+  }
+
+  close(graceMs: number): Promise<void> {
+    this.#closing ??= this.#closeAll();
+    for (const worker of this.#processes.values()) worker.terminate(graceMs, 'the broker closes');
+    return this.#closing;
+  }
+
+  async #closeAll(): Promise<void> {
+    this.#watcher.close();
+    while (this.#open.size > 0) await Promise.all(this.#open);
+    this.#sweeper.close();
+    for (const worker of this.#processes.values()) worker.abandon();
+  }
+
+  #treesNow(): ReadonlyMap<string, readonly number[]> {
+    const nowMs = performance.now();
+    if (this.#trees === null || nowMs - this.#trees.takenAtMs > treeMaxAgeMs) {
+      const rows: readonly ProcessRow[] = this.#table.list();
+      const pids = [...this.#processes].map(([generation, worker]) => [generation, worker.members(rows).map(({ pid }) => pid)] as const);
+      this.#trees = { takenAtMs: nowMs, pids: new Map(pids) };
+    }
+    return this.#trees.pids;
+  }
+}

@@ -1,0 +1,55 @@
+/** What the supervisor is asked and what it tells. One file a phase: spawn, guard, output, terminate, descendants, watch. */
+
+/** A process is named by pid and start time (field 22 of /proc/PID/stat): a pid alone may be somebody else by now (B88). */
+export interface ProcessIdentity {
+  readonly pid: number;
+  /** Clock ticks since boot as text; null where the platform does not tell. */
+  readonly startTime: string | null;
+}
+
+export interface SpawnRequest {
+  readonly generation: string;
+  readonly spawnId: string;
+  readonly command: string;
+  readonly args: readonly string[];
+  /** Added to a cleaned copy of our environment; holds the key, the socket, the visible cards. Never in argv, never logged. */
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/** How a process ended, for people and for the core. */
+export interface Obituary {
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+  /** "exit code 3", "SIGKILL", … */
+  readonly how: string;
+  /** The last lines of its output, bounded. */
+  readonly lastLines: readonly string[];
+  /** Descendants found alive after it and ended. */
+  readonly reaped: readonly ProcessIdentity[];
+}
+
+export interface SupervisorHandlers {
+  onSpawned(generation: string, identity: ProcessIdentity): void;
+  /** The executable could not be started at all. */
+  onSpawnFailed(generation: string, reason: string): void;
+  /** Confirmed: the process, its group and every process carrying its token are gone. */
+  onExited(generation: string, obituary: Obituary): void;
+  /** SIGKILL went out and the end is not confirmed within killConfirmMs. It is watched on; onExited may still follow. */
+  onKillUnconfirmed(generation: string, reason: string): void;
+  onOutput(generation: string, stream: 'stdout' | 'stderr', line: string): void;
+}
+
+export interface Supervisor {
+  /** Starts a process in a group of its own with a guard that ends the tree when we die (D37). */
+  spawn(request: SpawnRequest): void;
+  /** Idempotent ladder: `askFirst` (the shutdown message), SIGTERM, graceMs, SIGKILL of the whole tree, confirmation. */
+  terminate(generation: string, graceMs: number, reason: string): void;
+  /** Tells once when a process that we did not spawn (a holder) is gone by pid and start time. */
+  watch(generation: string, identity: ProcessIdentity): void;
+  unwatch(generation: string): void;
+  /** Pids that carry this generation's token (itself and descendants), for mapping a driver's per-process figures. */
+  pidsOf(generation: string): readonly number[];
+  identityOf(generation: string): ProcessIdentity | null;
+  /** Ends everything, in parallel, and resolves when each end is confirmed or given up. */
+  close(graceMs: number): Promise<void>;
+}

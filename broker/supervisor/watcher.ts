@@ -1,0 +1,49 @@
+/** Watches processes that we did not start: holders. One slow look at all of them, and one word when one is gone. */
+import { isAlive, type ProcessTable } from './process-table.js';
+import type { ProcessIdentity } from './types.js';
+
+export class Watcher {
+  readonly #table: ProcessTable;
+  readonly #intervalMs: number;
+  readonly #onGone: (generation: string) => void;
+  readonly #watched = new Map<string, ProcessIdentity>();
+  #timer: NodeJS.Timeout | null = null;
+
+  constructor(table: ProcessTable, intervalMs: number, onGone: (generation: string) => void) {
+    this.#table = table;
+    this.#intervalMs = intervalMs;
+    this.#onGone = onGone;
+  }
+
+  identityOf(generation: string): ProcessIdentity | null {
+    return this.#watched.get(generation) ?? null;
+  }
+
+  /** A start time that is not known yet is taken now: from here on that process is meant, and no later one of its pid. */
+  watch(generation: string, identity: ProcessIdentity): void {
+    const startTime = identity.startTime ?? this.#table.find(identity.pid)?.startTime ?? null;
+    this.#watched.set(generation, { pid: identity.pid, startTime });
+    if (this.#timer !== null) return;
+    this.#timer = setInterval(() => this.#look(), this.#intervalMs);
+    this.#timer.unref();
+  }
+
+  unwatch(generation: string): void {
+    this.#watched.delete(generation);
+    if (this.#watched.size === 0) this.close();
+  }
+
+  close(): void {
+    this.#watched.clear();
+    if (this.#timer !== null) clearInterval(this.#timer);
+    this.#timer = null;
+  }
+
+  #look(): void {
+    for (const [generation, identity] of this.#watched) {
+      if (isAlive(this.#table, identity)) continue;
+      this.unwatch(generation);
+      this.#onGone(generation);
+    }
+  }
+}
