@@ -1,0 +1,92 @@
+/**
+ * Where connections arrive. Until a valid hello a peer is nobody: small frames,
+ * little time, few of them, and a rejected one costs the genuine one nothing.
+ */
+import { LeaseholdError, protocolVersion, type ControlMessage, type Limits } from '../../protocol/index.js';
+import { openChannel, type ByteStream, type Channel } from '../../protocol/node/index.js';
+
+type Hello = Extract<ControlMessage, { type: 'hello' }>;
+
+export interface Desk {
+  /** Checks the hello; returns who takes the peer over from here, or throws why it is refused. */
+  admit(hello: Hello, stream: ByteStream, channel: Channel<'control'>): Resident;
+}
+
+/** What an admitted peer's channel is wired to. */
+export interface Resident {
+  onMessage(message: ControlMessage): void;
+  onClose(error: LeaseholdError): void;
+}
+
+export class AdmissionDesk {
+  readonly #limits: Limits;
+  readonly #desk: Desk;
+  /** Not yet admitted, oldest first. */
+  readonly #waiting = new Set<Channel<'control'>>();
+
+  constructor(limits: Limits, desk: Desk) {
+    this.#limits = limits;
+    this.#desk = desk;
+  }
+
+  /** Takes a fresh connection. The channel itself allows it only small frames and helloTimeoutMs until it is welcomed. */
+  receive(stream: ByteStream): void {
+    let resident: Resident | null = null;
+    const channel = openChannel(stream, {
+      plane: 'control',
+      side: 'broker',
+      limits: this.#limits,
+      handlers: {
+        onMessage: (message) => {
+          if (resident !== null) resident.onMessage(message);
+          else resident = this.#hello(message, stream, channel);
+        },
+        onClose: (error) => {
+          this.#waiting.delete(channel);
+          resident?.onClose(error);
+        },
+      },
+    });
+    this.#waiting.add(channel);
+    this.#dropOldest();
+  }
+
+  close(): void {
+    for (const channel of this.#waiting) channel.destroy(new LeaseholdError('shutting_down', { what: 'the broker' }));
+  }
+
+  #hello(message: ControlMessage, stream: ByteStream, channel: Channel<'control'>): Resident | null {
+    try {
+      if (message.type !== 'hello') {
+        throw new LeaseholdError('message_unexpected', { type: message.type, reason: 'hello comes first' });
+      }
+      if (message.protocol !== protocolVersion) {
+        throw new LeaseholdError('protocol_version', { theirs: message.protocol, ours: protocolVersion });
+      }
+      checkUid(stream);
+      const resident = this.#desk.admit(message, stream, channel);
+      this.#waiting.delete(channel);
+      return resident;
+    } catch (error) {
+      channel.destroy(LeaseholdError.from(error));
+      return null;
+    }
+  }
+
+  #dropOldest(): void {
+    if (this.#waiting.size <= this.#limits.preAuthConnectionsMax) return;
+    const [oldest] = this.#waiting;
+    oldest?.destroy(new LeaseholdError('too_many_sessions', { limit: this.#limits.preAuthConnectionsMax }));
+  }
+}
+
+/**
+ * On Linux the system vouches for the peer's uid; a peer whose uid cannot be
+ * read is refused (R66). Elsewhere the 0600 socket in a 0700 folder and the
+ * proof are the gate.
+ */
+function checkUid(stream: ByteStream): void {
+  const ours = process.getuid?.();
+  if (process.platform !== 'linux' || ours === undefined) return;
+  if (stream.peerUid !== ours) throw new LeaseholdError('peer_uid', { theirs: stream.peerUid ?? 'unknown', ours });
+}

@@ -1,0 +1,281 @@
+/** Puts a broker together: state folder and locks, cards and rungs, core and loop, processes and sessions. */
+import { randomBytes } from 'node:crypto';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import { LeaseholdError, classPolicies, type ClassPolicy, type Limits, type RequestClass } from '../../protocol/index.js';
+import { errorMessage, listen, memoryPair, removeStaleSocket, type ByteStream, type Listener } from '../../protocol/node/index.js';
+import { createCore, type Core } from '../core/index.js';
+import { SimulatedCard, type CardDescription } from '../devices/index.js';
+import { createSupervisor, startTimeOf, type Supervisor } from '../supervisor/index.js';
+import { AdmissionDesk } from './admission-desk.js';
+import { CardDesk } from './card-desk.js';
+import { effectiveLimits } from './effective-limits.js';
+import { monotonicUs } from '../../protocol/node/clock.js';
+import type { EngineCommand } from './engines.js';
+import { lockFile, type FileLock } from './file-lock.js';
+import { lastWords } from './last-words.js';
+import { silentLog, type Log } from './log.js';
+import { Loop } from './loop.js';
+import { Outbound } from './outbound.js';
+import { Queries } from './queries.js';
+import { Reception } from './reception.js';
+import { Sampler, type CardReader } from './sampler.js';
+import { Sessions } from './session.js';
+import { cardLocksPath, defaultStatePath, makePrivateFolder, openStateFolder, removeStaleDataSockets, type StateFolder } from './state-folder.js';
+import { ThreadShares, Workers } from './workers.js';
+
+/** A card this broker owns: what it is, who reads it, what is kept free on it. */
+export interface OwnedCard {
+  readonly card: CardDescription;
+  readonly reader: CardReader;
+  readonly reserveBytes: number;
+}
+
+export interface BrokerOptions {
+  /** Finds the cards to own; given the state folder's id, which simulated cards carry. */
+  readonly discover: (stateId: string) => Promise<readonly OwnedCard[]>;
+  readonly engines: readonly EngineCommand[];
+  /** Default: $LEASEHOLD_STATE, else the user's runtime directory. */
+  readonly stateFolder?: string;
+  readonly limits?: Partial<Limits>;
+  readonly classPolicies?: Readonly<Record<RequestClass, ClassPolicy>>;
+  /** Default false: when no probe answers, nothing that relies on measurement is granted. */
+  readonly allowLedgerOnly?: boolean;
+  /** Workers that CPU threads are shared among. Default 1. */
+  readonly expectedWorkers?: number;
+  /** Facts to show with the ledger, such as the catalogue of models. */
+  readonly facts?: () => Readonly<Record<string, unknown>>;
+  readonly log?: Log;
+}
+
+export interface Broker {
+  readonly bootId: string;
+  readonly socketPath: string;
+  readonly stateFolder: string;
+  readonly secret: string;
+  readonly devices: readonly CardDescription[];
+  readonly limits: Limits;
+  /** The client end of an in-memory connection: the embedding process attaches with the same frames as any other (D10). */
+  attachInMemory(): ByteStream;
+  /** Ends every worker and its children, then the sessions, then the socket and the locks. Idempotent. */
+  close(): Promise<void>;
+  /** Resolves when the broker has ended: null after close(), else why it could not go on. */
+  readonly ended: Promise<LeaseholdError | null>;
+}
+
+/** Starts the one broker of this machine's cards. Rejects with `broker_running` when another owns the folder or a card. */
+export async function createBroker(options: BrokerOptions): Promise<Broker> {
+  const limits = effectiveLimits(options.limits ?? {});
+  const state = openStateFolder(options.stateFolder ?? defaultStatePath());
+  const locks: FileLock[] = [lockFile(state.lockPath, { socket: state.socketPath })];
+  let owned: readonly OwnedCard[] = [];
+  try {
+    owned = await options.discover(state.id);
+    for (const { card } of owned) if (card.kind === 'gpu') locks.push(lockCard(card.device, state));
+    return await new RunningBroker(options, limits, state, owned, locks).start();
+  } catch (error) {
+    // Whatever reads the cards may have helper processes.
+    await closeReaders(owned);
+    for (const lock of locks) lock.release();
+    throw error;
+  }
+}
+
+/** Several cards may share one reader. */
+async function closeReaders(owned: readonly OwnedCard[]): Promise<void> {
+  await Promise.all([...new Set(owned.map(({ reader }) => reader))].map((reader) => reader.close()));
+}
+
+function lockCard(device: string, state: StateFolder): FileLock {
+  const folder = cardLocksPath();
+  makePrivateFolder(folder);
+  return lockFile(join(folder, `${device.replaceAll('/', '_')}.lock`), { socket: state.socketPath, device });
+}
+
+class RunningBroker implements Broker {
+  readonly bootId = randomBytes(6).toString('hex');
+  readonly socketPath: string;
+  readonly stateFolder: string;
+  readonly secret: string;
+  readonly devices: readonly CardDescription[];
+  readonly limits: Limits;
+  readonly ended: Promise<LeaseholdError | null>;
+
+  readonly #options: BrokerOptions;
+  readonly #owned: readonly OwnedCard[];
+  readonly #locks: readonly FileLock[];
+  readonly #log: Log;
+  readonly #core: Core;
+  readonly #loop: Loop;
+  readonly #sampler: Sampler;
+  readonly #sessions = new Sessions();
+  readonly #workers: Workers;
+  readonly #supervisor: Supervisor;
+  readonly #cardDesk: CardDesk;
+  readonly #desk: AdmissionDesk;
+  #listener: Listener | null = null;
+  #closing: Promise<void> | null = null;
+  #end: (why: LeaseholdError | null) => void = () => undefined;
+
+  constructor(options: BrokerOptions, limits: Limits, state: StateFolder, owned: readonly OwnedCard[], locks: readonly FileLock[]) {
+    this.#options = options;
+    this.#owned = owned;
+    this.#locks = locks;
+    this.limits = limits;
+    this.socketPath = state.socketPath;
+    this.stateFolder = state.path;
+    this.secret = state.secret;
+    this.devices = owned.map(({ card }) => card);
+    this.#log = options.log ?? silentLog;
+    this.ended = new Promise((resolve) => { this.#end = resolve; });
+    this.#core = this.#createCore();
+    this.#loop = this.#createLoop();
+    this.#cardDesk = new CardDesk(new Map(owned.flatMap(({ card, reader }) => (reader instanceof SimulatedCard ? [[card.device, reader] as const] : []))));
+    this.#workers = this.#createWorkers();
+    this.#supervisor = createSupervisor(this.#workers.handlers, { limits, tokenPrefix: this.bootId });
+    this.#workers.use(this.#supervisor);
+    this.#sampler = new Sampler(limits.sampleIntervalMs, this.#ownerLookup(), (event) => { this.#loop.feed(event); });
+    this.#desk = new AdmissionDesk(limits, this.#createReception());
+  }
+
+  async start(): Promise<this> {
+    // Under the lock: whatever is left at the path belonged to a broker that is gone.
+    await removeStaleSocket(this.socketPath);
+    removeStaleDataSockets(this.stateFolder);
+    this.#listener = await listen({ path: this.socketPath, onConnection: (stream) => { this.#desk.receive(stream); } });
+    for (const { card, reader, reserveBytes } of this.#owned) {
+      this.#loop.feed({
+        type: 'card_added', device: card.device, name: card.name, kind: card.kind, totalBytes: card.totalBytes, reserveBytes,
+        confirms: card.confirms, floorBytes: card.floorBytes,
+      });
+      if (card.kind !== 'cpu') this.#sampler.watch(card, reader);
+    }
+    this.#loop.start();
+    this.#log.info({ bootId: this.bootId, socket: this.socketPath, cards: this.devices.map(({ device }) => device) }, 'broker started');
+    return this;
+  }
+
+  attachInMemory(): ByteStream {
+    const [ours, theirs] = memoryPair('embedded');
+    this.#desk.receive(ours);
+    return theirs;
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#shutDown(null);
+    return this.#closing;
+  }
+
+  async #shutDown(why: LeaseholdError | null): Promise<void> {
+    this.#desk.close();
+    // Workers first, while they can still say that they give their cards back.
+    for (const generation of [...this.#workers.generations()]) {
+      this.#workers.terminate(generation, 'shutdown', this.limits.terminateGraceMs);
+    }
+    await this.#supervisor.close(this.limits.terminateGraceMs);
+    this.#loop.stop();
+    this.#sampler.stop();
+    const reason = new LeaseholdError('broker_lost', { reason: why === null ? 'it was closed' : why.message });
+    for (const session of [...this.#sessions]) session.channel.destroy(reason);
+    await this.#listener?.close();
+    await closeReaders(this.#owned);
+    for (const lock of this.#locks) lock.release();
+    this.#log.info({ bootId: this.bootId, reason: why?.message ?? 'closed' }, 'broker ended');
+    this.#end(why);
+  }
+
+  #createCore(): Core {
+    return createCore({
+      bootId: this.bootId,
+      startedAtUs: monotonicUs(),
+      limits: this.limits,
+      classPolicies: this.#options.classPolicies ?? classPolicies,
+      engines: this.#options.engines.map(({ name, modelsPerWorker }) => ({ name, modelsPerWorker })),
+      allowLedgerOnly: this.#options.allowLedgerOnly ?? false,
+    });
+  }
+
+  #createLoop(): Loop {
+    return new Loop({
+      core: this.#core,
+      tickIntervalMs: this.limits.tickIntervalMs,
+      carryOut: (effect) => { this.#outbound.carryOut(effect); },
+      onBroken: (error) => {
+        this.#log.error({ code: error.code, reason: error.message, cause: String((error.cause as Error | undefined)?.stack ?? '') }, 'the core broke');
+        this.#closing ??= this.#shutDown(error);
+      },
+    });
+  }
+
+  readonly #outbound = new Outbound({
+    sessions: this.#sessions,
+    log: { debug: (f, m) => { this.#log.debug(f, m); }, info: (f, m) => { this.#log.info(f, m); }, warn: (f, m) => { this.#log.warn(f, m); }, error: (f, m) => { this.#log.error(f, m); } },
+    feed: (event) => { this.#loop.feed(event); },
+    spawn: (effect) => { this.#workers.spawn(effect.generation, effect.engine, effect.devices); },
+    terminate: (effect) => { this.#workers.terminate(effect.generation, effect.cause, effect.graceMs); },
+    sample: (device, notBeforeUs) => { this.#sampler.want(device, notBeforeUs); },
+    placed: ({ generation, request, worker, explain }) => {
+      const session = this.#sessions.get(generation);
+      const admission = this.#workers.admission(worker, generation);
+      const gone = new LeaseholdError('worker_exited', { generation: worker, how: 'before it could be reached' });
+      session?.channel.send(admission === null
+        ? errorMessage('control', request, gone)
+        : { type: 'placed', id: request, generation: worker, explain, ...admission });
+    },
+  });
+
+  #createWorkers(): Workers {
+    return new Workers({
+      engines: new Map(this.#options.engines.map((engine) => [engine.name, engine])),
+      cards: new Map(this.devices.map((card) => [card.device, card])),
+      secret: this.secret,
+      stateFolder: this.stateFolder,
+      socketPath: this.socketPath,
+      limits: this.limits,
+      threads: new ThreadShares(availableParallelism(), this.#options.expectedWorkers ?? 1),
+      sessions: this.#sessions,
+      log: this.#log,
+      feed: (event) => { this.#loop.feed(event); },
+      onGone: (generation, identity, obituary) => {
+        if (identity !== null) this.#cardDesk.gone(identity.pid);
+        const facts = { generation, how: obituary.how, lastLines: lastWords(obituary.lastLines) };
+        for (const session of this.#sessions) session.subscription?.publish('obituary', facts);
+      },
+    });
+  }
+
+  #createReception(): Reception {
+    return new Reception({
+      bootId: this.bootId,
+      secret: this.secret,
+      limits: this.limits,
+      sessions: this.#sessions,
+      workers: this.#workers,
+      cards: this.#cardDesk,
+      queries: new Queries(this.#core, () => this.#facts(), this.limits.frameBytesMax),
+      supervisor: this.#supervisor,
+      devices: this.devices.map(({ device, name, totalBytes }) => ({ device, name, totalBytes: totalBytes > 0 ? totalBytes : null })),
+      log: this.#log,
+      feed: (event) => { this.#loop.feed(event); },
+      startTimeOf,
+    });
+  }
+
+  #facts(): Readonly<Record<string, unknown>> {
+    return {
+      broker: { pid: process.pid, socket: this.socketPath },
+      workers: this.#workers.describe(),
+      simulatedCards: this.#cardDesk.facts(),
+      ...this.#options.facts?.(),
+    };
+  }
+
+  /** Driver figures come by pid; ours are the workers' (with their children) and the attached holders'. */
+  #ownerLookup(): (pid: number) => string | null {
+    return (pid) => {
+      for (const generation of this.#workers.generations()) if (this.#workers.pidsOf(generation).includes(pid)) return generation;
+      for (const session of this.#sessions) if (session.role === 'holder' && session.identity.pid === pid) return session.generation;
+      return null;
+    };
+  }
+}

@@ -1,0 +1,10 @@
+/** How the broker starts a worker of an engine. */
+export interface EngineCommand {
+  readonly name: string;
+  readonly command: string;
+  readonly args: readonly string[];
+  /** Added to the worker's environment. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Models one worker may host; 1 where one abort of the engine kills its process. */
+  readonly modelsPerWorker: number;
+}

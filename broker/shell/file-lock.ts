@@ -1,0 +1,77 @@
+/**
+ * A lock on a file that the system itself frees when its holder dies: flock(2)
+ * by FFI, so no stale lock is ever taken over by guessing. The file says who
+ * holds it, for the one who is refused.
+ */
+import { closeSync, fstatSync, ftruncateSync, openSync, readFileSync, statSync, writeSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { LeaseholdError } from '../../protocol/index.js';
+
+export interface FileLock {
+  readonly path: string;
+  release(): void;
+}
+
+const LOCK_EX = 2;
+const LOCK_NB = 4;
+
+/** Takes the lock or throws `broker_running`, naming the holder. `about` is written into it. */
+export function lockFile(path: string, about: Readonly<Record<string, string>> = {}): FileLock {
+  for (;;) {
+    const file = openSync(path, 'a+', 0o600);
+    if (!tryLock(file)) {
+      const holder = readHolder(path);
+      closeSync(file);
+      throw new LeaseholdError('broker_running', { path, ...holder });
+    }
+    // Between open and lock the last holder may have removed the path: then we locked a ghost.
+    if (!isSameFile(file, path)) {
+      closeSync(file);
+      continue;
+    }
+    ftruncateSync(file);
+    writeSync(file, JSON.stringify({ pid: process.pid, started: new Date().toISOString(), ...about }) + '\n');
+    return { path, release: () => { closeSync(file); } };
+  }
+}
+
+/** Who wrote the lock last; for messages alone. */
+export function readHolder(path: string): { readonly pid: string; readonly started: string } {
+  try {
+    const parsed: unknown = JSON.parse(readFileSync(path, 'utf8'));
+    const { pid, started } = parsed as { pid?: unknown; started?: unknown };
+    return { pid: String(pid), started: String(started) };
+  } catch {
+    // A holder that has not written yet: it is still locked, only nameless.
+    return { pid: 'unknown', started: 'just now' };
+  }
+}
+
+function tryLock(file: number): boolean {
+  const flock = loadFlock();
+  // Without flock(2) (Windows) the broker's pipe name is the lock: only one can listen on it.
+  if (flock === null) return true;
+  return flock(file, LOCK_EX | LOCK_NB) === 0;
+}
+
+type Flock = (file: number, operation: number) => number;
+let loaded: Flock | null | undefined;
+
+function loadFlock(): Flock | null {
+  if (loaded !== undefined) return loaded;
+  if (process.platform === 'win32') return (loaded = null);
+  const koffi = createRequire(import.meta.url)('koffi') as typeof import('koffi');
+  const libc = koffi.load(process.platform === 'darwin' ? 'libSystem.B.dylib' : 'libc.so.6');
+  loaded = libc.func('int flock(int fd, int operation)') as Flock;
+  return loaded;
+}
+
+function isSameFile(file: number, path: string): boolean {
+  try {
+    const [held, named] = [fstatSync(file), statSync(path)];
+    return held.ino === named.ino && held.dev === named.dev;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false;
+    throw error;
+  }
+}

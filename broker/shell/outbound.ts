@@ -1,0 +1,162 @@
+/** The core's effects, carried out: answers and commands to sessions, processes, readings, records. */
+import { LeaseholdError, isErrorCode, type ControlMessage } from '../../protocol/index.js';
+import { errorMessage } from '../../protocol/node/index.js';
+import type { Effect } from '../core/effects.js';
+import type { CommandAnswer } from '../core/events.js';
+import { errorToAnswer, toAnswer } from './inbound.js';
+import type { Log } from './log.js';
+import type { UntimedEvent } from './loop.js';
+import type { Session, Sessions } from './session.js';
+
+type Of<T extends Effect['type']> = Extract<Effect, { type: T }>;
+type Command = Extract<ControlMessage, { type: 'model_to_device' | 'trim_host' | 'recall_lease' | 'list_models' }>;
+type WithoutId<M> = M extends unknown ? Omit<M, 'id'> : never;
+
+/** What outbound needs of the rest of the shell. */
+export interface OutboundParts {
+  readonly sessions: Sessions;
+  readonly log: Log;
+  feed(event: UntimedEvent): void;
+  spawn(effect: Of<'spawn'>): void;
+  terminate(effect: Of<'terminate'>): void;
+  sample(device: string, notBeforeUs: number): void;
+  placed(effect: Of<'placed'>): void;
+}
+
+export class Outbound {
+  readonly #parts: OutboundParts;
+
+  constructor(parts: OutboundParts) {
+    this.#parts = parts;
+  }
+
+  carryOut(effect: Effect): void {
+    switch (effect.type) {
+      case 'grant':
+        this.#send(effect.generation, { type: 'grant', id: effect.request, lease: effect.lease, device: effect.device, chargedBytes: effect.chargedBytes, explain: effect.explain });
+        return;
+      case 'deny':
+        this.#deny(effect);
+        return;
+      case 'wait':
+        this.#send(effect.generation, { type: 'waiting', id: effect.request, position: effect.position, reason: effect.reason, explain: effect.explain });
+        return;
+      case 'acknowledge':
+        this.#send(effect.generation, { type: 'ok', id: effect.request });
+        return;
+      case 'fail':
+        this.#fail(effect);
+        return;
+      case 'report_evicted':
+        this.#send(effect.generation, { type: 'evicted', id: effect.request, freedBytes: effect.freedBytes });
+        return;
+      case 'placed':
+        this.#parts.placed(effect);
+        return;
+      case 'spawn':
+        this.#parts.spawn(effect);
+        return;
+      case 'terminate':
+        this.#parts.terminate(effect);
+        return;
+      case 'sample':
+        this.#parts.sample(effect.device, effect.notBeforeUs);
+        return;
+      case 'explain':
+        this.#parts.log.debug({ explain: effect.record.id, verdict: effect.record.verdict, model: effect.record.model }, effect.record.text);
+        return;
+      case 'publish':
+        this.#publish(effect);
+        return;
+      case 'cancel_command':
+        this.#cancel(effect);
+        return;
+      case 'move':
+      case 'trim_host':
+      case 'recall':
+      case 'list_models':
+        this.#command(effect);
+        return;
+    }
+  }
+
+  #send(generation: string, message: ControlMessage): void {
+    this.#parts.sessions.get(generation)?.channel.send(message);
+  }
+
+  #deny(effect: Of<'deny'>): void {
+    const { message, details } = clipped(effect);
+    this.#send(effect.generation, {
+      type: 'deny', id: effect.request, code: effect.code, message, details, numbers: effect.numbers,
+      couldHaveBytes: effect.couldHaveBytes, roomElsewhere: effect.roomElsewhere, retryAfterMs: effect.retryAfterMs, explain: effect.explain,
+    });
+  }
+
+  #fail(effect: Of<'fail'>): void {
+    this.#send(effect.generation, { type: 'error', id: effect.request, code: effect.code, ...clipped(effect) });
+  }
+
+  #publish(effect: Of<'publish'>): void {
+    this.#parts.log.info({ event: effect.name, ...effect.data }, effect.name);
+    for (const session of this.#parts.sessions) session.subscription?.publish(effect.name, effect.data);
+  }
+
+  #cancel(effect: Of<'cancel_command'>): void {
+    const session = this.#parts.sessions.get(effect.generation);
+    const target = session?.commands.get(effect.command);
+    if (session !== undefined && target !== undefined) session.channel.send({ type: 'cancel', target });
+  }
+
+  /** Sends a command under a wire id of its own and feeds whatever comes of it back. The deadlines are the core's. */
+  #command(effect: Of<'move' | 'trim_host' | 'recall' | 'list_models'>): void {
+    const session = this.#parts.sessions.get(effect.generation);
+    // A worker that is not attached can answer nothing; the core's deadline or the exit event decides.
+    if (session === undefined) return;
+    session.commands.set(effect.command, session.channel.nextId());
+    void session.channel
+      .request(toCommand(effect), { timeoutMs: null, onInterim: (message) => { this.#answered(session, effect.command, toAnswer(message)); } })
+      .then((message) => { this.#final(session, effect.command, message); }, (error: unknown) => {
+        const answer = errorToAnswer(error);
+        if (answer !== null) this.#answered(session, effect.command, answer);
+      })
+      .finally(() => session.commands.delete(effect.command));
+  }
+
+  #final(session: Session, command: number, message: ControlMessage): void {
+    const { generation } = session;
+    if (message.type === 'recalled') {
+      this.#parts.feed({ type: 'recall_answered', generation, command, lease: message.lease, begun: message.begun });
+    } else if (message.type === 'models') {
+      this.#parts.feed({ type: 'models_announced', generation, seq: message.seq, models: message.models });
+    } else {
+      this.#answered(session, command, toAnswer(message));
+    }
+  }
+
+  #answered(session: Session, command: number, answer: CommandAnswer): void {
+    this.#parts.feed({ type: 'command_answered', generation: session.generation, command, answer });
+  }
+}
+
+function toCommand(effect: Of<'move' | 'trim_host' | 'recall' | 'list_models'>): WithoutId<Command> {
+  switch (effect.type) {
+    case 'move':
+      return {
+        type: 'model_to_device', lease: effect.lease, model: effect.model, generation: effect.generation, target: effect.target,
+        device: effect.device, bytes: effect.bytes, when: effect.when, waiterSinceUs: effect.waiterSinceUs, expiresMs: effect.expiresMs, reason: effect.reason,
+      };
+    case 'trim_host':
+      return { type: 'trim_host', lease: effect.lease, model: effect.model, generation: effect.generation, bytes: effect.bytes, expiresMs: effect.expiresMs };
+    case 'recall':
+      return { type: 'recall_lease', lease: effect.lease };
+    case 'list_models':
+      return { type: 'list_models' };
+  }
+}
+
+/** An answer's text and what fills it, within what a frame carries. */
+function clipped({ code, details }: { readonly code: string; readonly details: Readonly<Record<string, string>> }): { readonly message: string; readonly details: Readonly<Record<string, string>> } {
+  const error = isErrorCode(code) ? new LeaseholdError(code, details) : new LeaseholdError('internal', { reason: code, ...details });
+  const { message, details: fitting } = errorMessage('control', null, error) as Extract<ControlMessage, { type: 'error' }>;
+  return { message, details: fitting };
+}

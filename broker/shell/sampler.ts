@@ -1,0 +1,110 @@
+/**
+ * Reads cards: each at its interval, and at once when a decision waits for it.
+ * One read of a card at a time; a read that began before the moment a decision
+ * needs is followed by another.
+ */
+import type { CardDescription, Reading } from '../devices/index.js';
+import type { UntimedEvent } from './loop.js';
+import { monotonicUs } from '../../protocol/node/clock.js';
+
+/** Which of our processes a pid belongs to, or null: foreign. */
+export type OwnerOf = (pid: number) => string | null;
+
+/** Reads a card now; never rejects by contract, and if it does the reading is missing. */
+export interface CardReader {
+  read(device: string): Promise<Reading>;
+  close(): Promise<void>;
+}
+
+interface Watch {
+  readonly card: CardDescription;
+  readonly reader: CardReader;
+  reading: boolean;
+  /** A reading taken not before this is still wanted; 0: none. */
+  wantedFromUs: number;
+  timer: NodeJS.Timeout | null;
+}
+
+export class Sampler {
+  readonly #watches = new Map<string, Watch>();
+  readonly #intervalMs: number;
+  readonly #feed: (event: UntimedEvent) => void;
+  readonly #ownerOf: OwnerOf;
+  #stopped = false;
+
+  constructor(intervalMs: number, ownerOf: OwnerOf, feed: (event: UntimedEvent) => void) {
+    this.#intervalMs = intervalMs;
+    this.#ownerOf = ownerOf;
+    this.#feed = feed;
+  }
+
+  watch(card: CardDescription, reader: CardReader): void {
+    const watch: Watch = { card, reader, reading: false, wantedFromUs: 0, timer: null };
+    this.#watches.set(card.device, watch);
+    this.#read(watch);
+  }
+
+  /** A reading of `device` taken not before `notBeforeUs`, as soon as can be. */
+  want(device: string, notBeforeUs: number): void {
+    const watch = this.#watches.get(device);
+    if (watch === undefined) return;
+    watch.wantedFromUs = Math.max(watch.wantedFromUs, notBeforeUs);
+    if (!watch.reading) this.#read(watch);
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    for (const watch of this.#watches.values()) if (watch.timer !== null) clearTimeout(watch.timer);
+  }
+
+  #read(watch: Watch): void {
+    if (this.#stopped) return;
+    if (watch.timer !== null) clearTimeout(watch.timer);
+    watch.timer = null;
+    watch.reading = true;
+    const beganUs = monotonicUs();
+    const missed = (error: unknown): Reading => ({
+      kind: 'missing', device: watch.card.device, takenAtUs: beganUs, reading: 'failed', reason: String(error),
+    });
+    void watch.reader.read(watch.card.device).catch(missed).then((reading) => {
+      watch.reading = false;
+      if (this.#stopped) return;
+      this.#schedule(watch, reading);
+      this.#feed(this.#toEvent(reading));
+    });
+  }
+
+  /** The next look: at once when this one was too early for a decision that waits, else at the interval. */
+  #schedule(watch: Watch, reading: Reading): void {
+    const tooEarly = reading.takenAtUs < watch.wantedFromUs;
+    if (!tooEarly && reading.kind === 'read') watch.wantedFromUs = 0;
+    // A missing reading is retried soon while a decision waits, but never in a busy loop.
+    const delayMs = tooEarly && reading.kind === 'read' ? 0 : watch.wantedFromUs > 0 ? this.#intervalMs / 4 : this.#intervalMs;
+    watch.timer = setTimeout(() => { this.#read(watch); }, delayMs);
+  }
+
+  #toEvent(reading: Reading): UntimedEvent {
+    if (reading.kind === 'missing') {
+      return { type: 'sample_failed', device: reading.device, reading: reading.reading, reason: reading.reason };
+    }
+    return {
+      type: 'sampled',
+      device: reading.device,
+      takenAtUs: reading.takenAtUs,
+      usedBytes: reading.usedBytes,
+      totalBytes: reading.totalBytes,
+      truth: reading.truth,
+      processes: reading.processes === null ? null : this.#byGeneration(reading.processes),
+    };
+  }
+
+  /** Sums pids by the generation that owns them; what nobody owns is left out: it is foreign. */
+  #byGeneration(processes: readonly { readonly pid: number; readonly usedBytes: number }[]): { generation: string; usedBytes: number }[] {
+    const sums = new Map<string, number>();
+    for (const { pid, usedBytes } of processes) {
+      const owner = this.#ownerOf(pid);
+      if (owner !== null) sums.set(owner, (sums.get(owner) ?? 0) + usedBytes);
+    }
+    return [...sums].map(([generation, usedBytes]) => ({ generation, usedBytes }));
+  }
+}

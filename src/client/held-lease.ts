@@ -1,0 +1,262 @@
+/** One lease that this process holds itself: reported as it is used, and given back when the broker wants it and nothing uses it. */
+import { LeaseholdError, deniedError, type ControlMessage, type LeasePart, type Limits, type ModelState, type NewModels, type ResidencyState } from '../../protocol/index.js';
+import type { Channel } from '../../protocol/node/index.js';
+
+type Control<T extends ControlMessage['type']> = Extract<ControlMessage, { readonly type: T }>;
+
+/** What the broker wants. */
+export interface EvictOrder {
+  /** `host`: keep a copy in host RAM if you can; `none`: give all back. */
+  readonly target: 'host' | 'none' | 'device';
+  /** Null: all of it. */
+  readonly bytes: number | null;
+  readonly when: 'now' | 'drained';
+  readonly reason: string;
+  /** Aborts when the broker takes the order back, or the session ends, before it has been answered. */
+  readonly signal: AbortSignal;
+}
+
+/** What is left, measured; or that it is in use (nothing was changed), or that it cannot be done so. */
+export type EvictAnswer =
+  | { readonly residentBytes: number; readonly hostBytes?: number }
+  | 'busy'
+  | 'unsupported';
+
+/** Frees what is asked and says what is left. A throw is a failed move; the lease stays as it was. */
+export type EvictHandler = (order: EvictOrder) => Promise<EvictAnswer> | EvictAnswer;
+
+export interface Measured {
+  readonly residentBytes: number;
+  readonly hostBytes?: number;
+  /** Measured sizes: the lease is trued up by them. Left out: as asked for. */
+  readonly parts?: readonly LeasePart[];
+  readonly loadMs?: number;
+}
+
+export interface HeldLeaseParts {
+  readonly channel: Channel<'control'>;
+  readonly limits: Limits;
+  readonly grant: Control<'grant'>;
+  readonly parts: readonly LeasePart[];
+  readonly model: string;
+  readonly parkable: boolean;
+  readonly onEvict: EvictHandler;
+  readonly announce: () => NewModels;
+  readonly onReleased: () => void;
+}
+
+/** The order underway: waiting for the last use to end, or being carried out. */
+interface Underway {
+  readonly id: number;
+  readonly order: EvictOrder;
+  readonly abort: AbortController;
+  readonly expiry: NodeJS.Timeout;
+  begun: boolean;
+}
+
+export class HeldLease {
+  readonly lease: string;
+  readonly device: string;
+  readonly model: string;
+  readonly explain: string | null;
+  #chargedBytes: number;
+  #parts: readonly LeasePart[];
+  #state: ResidencyState = 'loading';
+  #residentBytes = 0;
+  #hostBytes = 0;
+  #seq = 0;
+  #uses = 0;
+  /** Living uses by id: the count is derived from the set. */
+  readonly #using = new Set<number>();
+  /** Null: held. Else why it is not any more. */
+  #over: LeaseholdError | null = null;
+  #underway: Underway | null = null;
+  readonly #own: HeldLeaseParts;
+
+  constructor(parts: HeldLeaseParts) {
+    this.#own = parts;
+    this.#parts = parts.parts;
+    this.lease = parts.grant.lease;
+    this.device = parts.grant.device;
+    this.explain = parts.grant.explain;
+    this.model = parts.model;
+    this.#chargedBytes = parts.grant.chargedBytes;
+  }
+
+  /** Bytes charged for it, headroom included, as last granted. */
+  get chargedBytes(): number {
+    return this.#chargedBytes;
+  }
+
+  get residentBytes(): number {
+    return this.#residentBytes;
+  }
+
+  get inFlight(): number {
+    return this.#using.size;
+  }
+
+  /** True until it is released, evicted, or its session has ended. */
+  get held(): boolean {
+    return this.#over === null;
+  }
+
+  get state(): ModelState {
+    return {
+      model: this.model, lease: this.lease, device: this.device, state: this.#state, residentBytes: this.#residentBytes, hostBytes: this.#hostBytes,
+      inFlight: this.inFlight, parkable: this.#own.parkable,
+    };
+  }
+
+  /** Says what is on the card now, after loading and whenever it changes. Resolves when the ledger has taken it in. */
+  async loaded(measured: Measured): Promise<void> {
+    this.#assertHeld();
+    this.#state = measured.residentBytes > 0 || (measured.hostBytes ?? 0) === 0 ? 'resident' : 'parked';
+    this.#residentBytes = measured.residentBytes;
+    this.#hostBytes = measured.hostBytes ?? 0;
+    await this.#report(measured.parts ?? this.#parts, measured.loadMs ?? null);
+  }
+
+  /** Marks a use; call what it returns when the use ends. While any use lives, an order to evict waits or is told `busy`. */
+  use(): () => void {
+    this.#assertHeld();
+    const id = ++this.#uses;
+    this.#using.add(id);
+    this.#reportUse();
+    return () => {
+      if (!this.#using.delete(id)) return;
+      this.#reportUse();
+      this.#carryOutWhenIdle();
+    };
+  }
+
+  /** Grows or drops parts; granted at once or refused with numbers, never waits. A part of 0 bytes goes. */
+  async resize(parts: readonly LeasePart[], options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    this.#assertHeld();
+    const answer = await this.#own.channel.request({ type: 'resize_lease', lease: this.lease, parts }, { timeoutMs: this.#own.limits.requestDeadlineMs, ...options });
+    if (answer.type === 'deny') throw deniedError(answer, { model: this.model, device: this.device, deadlineMs: 0 });
+    if (answer.type !== 'grant') throw new LeaseholdError('message_unexpected', { type: answer.type, reason: 'it answers resize_lease' });
+    this.#chargedBytes = answer.chargedBytes;
+    const byName = new Map(this.#parts.map((part) => [part.name, part]));
+    for (const part of parts) {
+      if (part.bytes === 0) byName.delete(part.name);
+      else byName.set(part.name, part);
+    }
+    this.#parts = [...byName.values()];
+  }
+
+  /** Gives it back: the bytes are, or are about to be, free. Idempotent. */
+  release(cause: 'unused' | 'unloaded' | 'load_failed' | 'cancelled' = 'unloaded'): void {
+    if (this.#over !== null) return;
+    this.#own.channel.send({ type: 'release_lease', lease: this.lease, cause, failure: null });
+    this.#end(new LeaseholdError('lease_unknown', { lease: this.lease }));
+  }
+
+  /** @internal The session has ended. */
+  lost(error: LeaseholdError): void {
+    this.#over ??= error;
+    this.#underway?.abort.abort(error);
+    this.#dropOrder();
+  }
+
+  /** @internal An order of the broker; answered at once, or when it has been carried out. */
+  command(message: Control<'model_to_device'>): void {
+    const { id } = message;
+    if (this.#underway !== null || (message.when === 'now' && this.inFlight > 0)) {
+      this.#answer({ type: 'busy', id, inFlight: this.inFlight });
+      return;
+    }
+    if (message.target === 'device' && !this.#own.parkable) {
+      this.#answer({ type: 'unsupported', id, message: `${this.model} is where it is` });
+      return;
+    }
+    this.#own.channel.send({ type: 'draining', id, inFlight: this.inFlight });
+    const abort = new AbortController();
+    const order: EvictOrder = { target: message.target, bytes: message.bytes, when: message.when, reason: message.reason, signal: abort.signal };
+    const expiry = setTimeout(() => { this.#giveUp('command_expired'); }, Math.min(message.expiresMs, 2 ** 31 - 1));
+    expiry.unref();
+    this.#underway = { id, order, abort, expiry, begun: false };
+    this.#carryOutWhenIdle();
+  }
+
+  /** @internal The broker takes an order back; too late once it is being carried out. */
+  cancelCommand(id: number): void {
+    if (this.#underway?.id === id) this.#giveUp('request_cancelled');
+  }
+
+  #giveUp(code: 'command_expired' | 'request_cancelled'): void {
+    const underway = this.#underway;
+    if (underway === null || underway.begun) return;
+    this.#dropOrder();
+    underway.abort.abort(new LeaseholdError(code, { model: this.model, what: 'The eviction' }));
+    this.#fail(underway.id, new LeaseholdError(code, { model: this.model, what: 'The eviction' }));
+  }
+
+  #carryOutWhenIdle(): void {
+    const underway = this.#underway;
+    if (underway === null || underway.begun || this.inFlight > 0) return;
+    underway.begun = true;
+    void this.#carryOut(underway);
+  }
+
+  async #carryOut({ id, order }: Underway): Promise<void> {
+    const before = this.#residentBytes;
+    try {
+      const answer = await this.#own.onEvict(order);
+      if (this.#over !== null) return;
+      this.#dropOrder();
+      if (answer === 'busy') this.#answer({ type: 'busy', id, inFlight: this.inFlight });
+      else if (answer === 'unsupported') this.#answer({ type: 'unsupported', id, message: `${this.model} cannot be moved to ${order.target}` });
+      else this.#moved(id, before, answer.residentBytes, answer.hostBytes ?? 0);
+    } catch (error) {
+      this.#dropOrder();
+      this.#fail(id, LeaseholdError.from(error, 'move_failed', { model: this.model }));
+    }
+  }
+
+  /** States what was done, which may be less than was asked. */
+  #moved(id: number, before: number, residentBytes: number, hostBytes: number): void {
+    this.#residentBytes = residentBytes;
+    this.#hostBytes = hostBytes;
+    const target = residentBytes > 0 || hostBytes > 0 ? 'host' : 'none';
+    this.#state = residentBytes > 0 ? 'resident' : hostBytes > 0 ? 'parked' : 'absent';
+    this.#answer({ type: 'done', id, target, freedBytes: Math.max(0, before - residentBytes), residentBytes, hostBytes });
+    if (target === 'none') this.#end(new LeaseholdError('lease_unknown', { lease: this.lease }));
+  }
+
+  #dropOrder(): void {
+    if (this.#underway !== null) clearTimeout(this.#underway.expiry);
+    this.#underway = null;
+  }
+
+  #end(error: LeaseholdError): void {
+    this.#over = error;
+    this.#dropOrder();
+    this.#own.onReleased();
+  }
+
+  #fail(id: number, error: LeaseholdError): void {
+    this.#answer({ type: 'failed', id, code: error.code, message: error.message, residentBytes: this.#residentBytes });
+  }
+
+  #answer(answer: Control<'done' | 'busy' | 'unsupported' | 'failed'>): void {
+    this.#own.channel.send({ ...answer, newModels: this.#own.announce() });
+  }
+
+  #reportUse(): void {
+    if (this.#over !== null) return;
+    this.#own.channel.send({ type: 'in_use', seq: ++this.#seq, lease: this.lease, model: this.model, inFlight: this.inFlight, queued: 0 });
+  }
+
+  async #report(parts: readonly LeasePart[], loadMs: number | null): Promise<void> {
+    await this.#own.channel.request({
+      type: 'residency', seq: ++this.#seq, lease: this.lease, model: this.model, state: this.#state, residentBytes: this.#residentBytes,
+      hostBytes: this.#hostBytes, parts, loadMs,
+    }, { timeoutMs: this.#own.limits.requestDeadlineMs });
+  }
+
+  #assertHeld(): void {
+    if (this.#over !== null) throw this.#over;
+  }
+}
+

@@ -1,0 +1,172 @@
+/** The leases of one holder session: asked for, reported, and given back when the broker says so. */
+import { LeaseholdError, deniedError, type ControlMessage, type LeasePart, type Limits, type ModelPolicy, type ModelState, type RequestClass } from '../../protocol/index.js';
+import { errorMessage, type Channel } from '../../protocol/node/index.js';
+import { defaultPolicy } from './default-policy.js';
+import { HeldLease, type EvictHandler } from './held-lease.js';
+
+export { HeldLease, type EvictAnswer, type EvictHandler, type EvictOrder, type Measured } from './held-lease.js';
+
+type Control<T extends ControlMessage['type']> = Extract<ControlMessage, { readonly type: T }>;
+
+export interface HoldOptions {
+  /** What it is, in the ledger. */
+  readonly model: string;
+  /** A card by UUID. */
+  readonly device: string;
+  /** What it will take, in parts; or `bytes`, as one part. */
+  readonly parts?: readonly LeasePart[];
+  readonly bytes?: number;
+  /** Highest total while it is being loaded, when above the sum of parts. */
+  readonly peakBytes?: number;
+  /** Default `normal`. */
+  readonly class?: RequestClass;
+  /** Default `requestDeadlineMs`. */
+  readonly deadlineMs?: number;
+  readonly policy?: ModelPolicy;
+  /** `onEvict` can park: keep a copy in host RAM and say so. Default false. */
+  readonly parkable?: boolean;
+  /** Called when the broker wants the bytes and nothing uses them; frees them and answers. */
+  readonly onEvict: EvictHandler;
+  readonly signal?: AbortSignal;
+  readonly onWaiting?: (waiting: { readonly position: number; readonly reason: string; readonly explain: string | null }) => void;
+}
+
+const answerMarginMs = 30_000;
+
+export class Holdings {
+  readonly #channel: Channel<'control'>;
+  readonly #generation: string;
+  readonly #limits: Limits;
+  readonly #leases = new Map<string, HeldLease>();
+  /** Models that the broker has been told of. */
+  readonly #told = new Set<string>();
+  #announced = 0;
+
+  constructor(channel: Channel<'control'>, generation: string, limits: Limits) {
+    this.#channel = channel;
+    this.#generation = generation;
+    this.#limits = limits;
+  }
+
+  get reserved(): { readonly device: string; readonly bytes: number }[] {
+    const byDevice = new Map<string, number>();
+    for (const { device, residentBytes } of this.#leases.values()) byDevice.set(device, (byDevice.get(device) ?? 0) + residentBytes);
+    return [...byDevice].map(([device, bytes]) => ({ device, bytes }));
+  }
+
+  get inFlight(): number {
+    return [...this.#leases.values()].reduce((sum, lease) => sum + lease.inFlight, 0);
+  }
+
+  /** Asks for room; resolves with the lease, or rejects with the refusal and its numbers. */
+  async hold(options: HoldOptions): Promise<HeldLease> {
+    const deadlineMs = options.deadlineMs ?? this.#limits.requestDeadlineMs;
+    const parts = partsOf(options);
+    const { model, device, signal } = options;
+    const answer = await this.#channel.request({
+      type: 'request_vram_budget', model, device, lease: null, parts, peakBytes: options.peakBytes ?? 0, class: options.class ?? 'normal', deadlineMs,
+      parkable: options.parkable ?? false, profilesFreeMemory: false, source: 'declared', policy: options.policy ?? defaultPolicy, gang: null,
+    }, {
+      timeoutMs: deadlineMs + answerMarginMs, ...(signal === undefined ? {} : { signal }),
+      onInterim: (message) => { if (message.type === 'waiting') options.onWaiting?.({ position: message.position, reason: message.reason, explain: message.explain }); },
+    });
+    if (answer.type === 'deny') throw deniedError(answer, { model, device, deadlineMs });
+    if (answer.type !== 'grant') throw new LeaseholdError('message_unexpected', { type: answer.type, reason: 'it answers request_vram_budget' });
+    return this.#keep(answer, options, parts);
+  }
+
+  #keep(grant: Control<'grant'>, options: HoldOptions, parts: readonly LeasePart[]): HeldLease {
+    const lease: HeldLease = new HeldLease({
+      channel: this.#channel, limits: this.#limits, grant, parts, model: options.model, parkable: options.parkable ?? false, onEvict: options.onEvict,
+      announce: () => this.#announce(),
+      onReleased: () => { this.#leases.delete(grant.lease); },
+    });
+    this.#leases.set(grant.lease, lease);
+    this.#channel.send({ type: 'loading', lease: grant.lease });
+    return lease;
+  }
+
+  /** A message of the broker to this holder. */
+  take(message: ControlMessage): void {
+    switch (message.type) {
+      case 'model_to_device':
+        this.#move(message);
+        return;
+      case 'trim_host':
+        this.#send({ type: 'unsupported', id: message.id, message: 'this holder keeps no host copy that could be given back alone', newModels: this.#announce() });
+        return;
+      case 'cancel':
+        for (const lease of this.#leases.values()) lease.cancelCommand(message.target);
+        return;
+      case 'recall_lease':
+        // The grant may have come in the same breath and its promise not yet run.
+        setImmediate(() => {
+          this.#send({ type: 'recalled', id: message.id, lease: message.lease, begun: this.#leases.has(message.lease), newModels: this.#announce() });
+        });
+        return;
+      case 'list_models':
+        this.#announced += 1;
+        this.#send({ type: 'models', id: message.id, seq: this.#announced, models: this.#states() });
+        return;
+      case 'drain':
+      case 'shutdown':
+        // The broker ends workers, not holders; that it goes is told by the connection's end.
+        this.#send({ type: 'ok', id: message.id, newModels: this.#announce() });
+        return;
+      default:
+        if ('id' in message && message.id !== null) this.#refuse(message.type, message.id);
+    }
+  }
+
+  #refuse(type: string, id: number): void {
+    this.#send(errorMessage('control', id, new LeaseholdError('message_unexpected', { type, reason: 'a holder does not serve it' })));
+  }
+
+  /** A grant that came after its request was given up: nobody holds it. */
+  stray(message: ControlMessage): void {
+    if (message.type === 'grant' && !this.#leases.has(message.lease)) this.#send({ type: 'release_lease', lease: message.lease, cause: 'unused', failure: null });
+  }
+
+  end(error: LeaseholdError): void {
+    for (const lease of this.#leases.values()) lease.lost(error);
+    this.#leases.clear();
+  }
+
+  #move(message: Control<'model_to_device'>): void {
+    const lease = this.#leases.get(message.lease);
+    const stale = message.generation !== this.#generation;
+    if (lease !== undefined && !stale) {
+      lease.command(message);
+      return;
+    }
+    const error = stale
+      ? new LeaseholdError('generation_stale', { generation: message.generation, current: this.#generation })
+      : new LeaseholdError('lease_unknown', { lease: message.lease });
+    this.#send({ type: 'failed', id: message.id, code: error.code, message: error.message, residentBytes: stale ? null : 0, newModels: this.#announce() });
+  }
+
+  #announce(): { readonly seq: number; readonly added: readonly ModelState[]; readonly removed: readonly string[] } {
+    this.#announced += 1;
+    const added = this.#states().slice(0, 256);
+    const held = new Set([...this.#leases.values()].map((lease) => lease.model));
+    const removed = [...this.#told].filter((model) => !held.has(model)).slice(0, 256);
+    for (const model of removed) this.#told.delete(model);
+    for (const { model } of added) this.#told.add(model);
+    return { seq: this.#announced, added, removed };
+  }
+
+  #states(): ModelState[] {
+    return [...this.#leases.values()].map((lease) => lease.state);
+  }
+
+  #send(message: ControlMessage): void {
+    this.#channel.send(message);
+  }
+}
+
+function partsOf(options: HoldOptions): readonly LeasePart[] {
+  if (options.parts !== undefined) return options.parts;
+  const bytes = options.bytes ?? Number.NaN;
+  if (!Number.isSafeInteger(bytes) || bytes < 0) throw new LeaseholdError('bytes_invalid', { field: 'bytes', value: String(options.bytes), minimum: 0 });
+  return [{ name: 'held', kind: 'other', bytes, upFront: false }];
+}
