@@ -1,0 +1,302 @@
+/** One model's door: what a table of cases says, and what must hold whatever happens. */
+import fc from 'fast-check';
+import t from 'tap';
+import { createDoor, references, stepDoor, wakeAtUs, type Door, type DoorAction, type DoorCall, type DoorCommand, type DoorEvent } from '../../workers/runtime/door.js';
+import { DoorWorld, type Choice } from './door-world.js';
+
+const options = { drainBatchMax: 2, queuedCallsMax: 4, growAfterUs: 100, growPauseUs: 1_000 };
+type Untimed<E> = E extends unknown ? Omit<E, 'atUs'> : never;
+
+/** A door and its clock. */
+class Bench {
+  readonly door: Door = createDoor(options);
+  at = 1_000;
+
+  step(event: Untimed<DoorEvent>): DoorAction[] {
+    this.at += 1;
+    return stepDoor(this.door, { ...event, atUs: this.at });
+  }
+
+  call(id: number, call: Partial<DoorCall> = {}, parallel = 1): DoorAction[] {
+    return this.step({ type: 'call_arrived', parallel, call: { id, arrivedAtUs: this.at, needs: 'slot', tokens: 100, ...call } });
+  }
+
+  command(id: number, command: Partial<DoorCommand> = {}): DoorAction[] {
+    return this.step({ type: 'command_arrived', command: { id, lease: 'b-l1', target: 'none', bytes: null, when: 'drained', waiterSinceUs: null, expiresAtUs: this.at + 1_000_000, ...command } });
+  }
+
+  /** Loaded with one context of 100 tokens; call 1 runs on it. */
+  loaded(parallel = 1, able: { readonly parkable?: boolean; readonly partial?: boolean } = {}): this {
+    this.call(1, {}, parallel);
+    this.step({ type: 'load_granted', lease: 'b-l1' });
+    this.step({ type: 'load_done', parkable: able.parkable ?? true, partial: able.partial ?? false, slots: [{ name: 'context:1', tokens: 100 }] });
+    return this;
+  }
+
+  idle(parallel = 1, able: { readonly parkable?: boolean; readonly partial?: boolean } = {}): this {
+    this.loaded(parallel, able).step({ type: 'call_ended', call: 1 });
+    return this;
+  }
+
+  end(call: number): DoorAction[] {
+    return this.step({ type: 'call_ended', call });
+  }
+}
+
+/** Actions in a form that reads well in a test: type and what tells them apart. */
+function short(actions: readonly DoorAction[]): string[] {
+  return actions.map((action) => {
+    switch (action.type) {
+      case 'begin': return `begin ${String(action.call)}`;
+      case 'fail': return `fail ${action.calls.join(',')} ${action.failure.code}`;
+      case 'answer': return `answer ${String(action.command.id)} ${action.answer.kind}${'inFlight' in action.answer ? ` ${String(action.answer.inFlight)}` : ''}${action.answer.kind === 'failed' ? ` ${action.answer.failure.code}` : ''}`;
+      case 'move': return `move ${action.target}`;
+      case 'release': return `release ${action.cause}`;
+      case 'ask': return `ask ${String(action.attempt)}${action.lease === null ? '' : ` for ${action.lease}`}`;
+      case 'ask_context': return `ask_context ${String(action.tokens)}${action.required ? ' required' : ''}`;
+      case 'close_context': return `close_context ${action.name}`;
+      default: return action.type;
+    }
+  });
+}
+
+const moveDone = { type: 'move_done', freedBytes: 10, residentBytes: 0, hostBytes: 0, slots: [] } as const;
+
+t.test('loading', async (t) => {
+  t.test('B77: ten calls for a cold model ask once and load once', async (t) => {
+    const bench = new Bench();
+    t.strictSame(short(bench.call(1)), ['ask 1']);
+    for (let id = 2; id <= 4; id++) t.strictSame(bench.call(id), []);
+    t.strictSame(short(bench.call(5)), ['fail 5 call_queue_full'], 'the queue is bounded');
+    t.strictSame(short(bench.step({ type: 'load_granted', lease: 'b-l1' })), ['load']);
+  });
+  t.test('B64: a request that its last waiter leaves is taken back, and a late grant is given back', async (t) => {
+    const bench = new Bench();
+    bench.call(1);
+    bench.call(2);
+    t.strictSame(bench.step({ type: 'call_cancelled', call: 1 }), []);
+    t.strictSame(short(bench.step({ type: 'call_cancelled', call: 2 })), ['withdraw']);
+    t.equal(bench.door.residency.kind, 'absent');
+    t.strictSame(short(bench.step({ type: 'load_granted', lease: 'b-l1' })), ['release unused']);
+  });
+  t.test('B65: a load goes on though its only waiter leaves, and the next call joins it', async (t) => {
+    const bench = new Bench();
+    bench.call(1);
+    bench.step({ type: 'load_granted', lease: 'b-l1' });
+    t.strictSame(bench.step({ type: 'call_cancelled', call: 1 }), []);
+    t.strictSame(bench.call(2), []);
+    t.strictSame(short(bench.step({ type: 'load_done', parkable: true, partial: false, slots: [{ name: 'context:1', tokens: 100 }] })), ['begin 2']);
+  });
+  t.test('B22: a full card gets one more try and no third', async (t) => {
+    const bench = new Bench();
+    bench.call(1);
+    bench.step({ type: 'load_granted', lease: 'b-l1' });
+    const oom = { type: 'load_failed', failure: { code: 'out_of_memory', details: {} }, freedBytes: 0, hostBytes: 0 } as const;
+    t.strictSame(short(bench.step(oom)), ['release load_failed', 'ask 2']);
+    bench.step({ type: 'load_granted', lease: 'b-l2' });
+    t.strictSame(short(bench.step(oom)), ['release load_failed', 'fail 1 out_of_memory']);
+    t.equal(bench.door.residency.kind, 'absent');
+  });
+  t.test('a refusal and any other failure reach every caller that waited', async (t) => {
+    const bench = new Bench();
+    bench.call(1);
+    bench.call(2);
+    t.strictSame(short(bench.step({ type: 'load_denied', failure: { code: 'never_fits', details: {} } })), ['fail 1,2 never_fits']);
+    bench.call(3);
+    bench.step({ type: 'load_granted', lease: 'b-l1' });
+    t.strictSame(short(bench.step({ type: 'load_failed', failure: { code: 'load_failed', details: {} }, freedBytes: 0, hostBytes: 0 })), ['release load_failed', 'fail 3 load_failed']);
+  });
+});
+
+t.test('the door', async (t) => {
+  t.test('B193: a busy model says so at once, and nothing has changed', async (t) => {
+    const bench = new Bench().loaded();
+    t.strictSame(short(bench.command(7, { when: 'now' })), ['answer 7 busy 1']);
+    t.equal(bench.door.underway, null);
+    bench.end(1);
+    t.strictSame(short(bench.call(2)), ['begin 2']);
+  });
+  t.test('B193: a command that expires before it begins is not begun any more', async (t) => {
+    const bench = new Bench().loaded();
+    bench.command(7, { expiresAtUs: bench.at + 50 });
+    bench.call(2);
+    t.equal(wakeAtUs(bench.door), bench.door.underway?.command.expiresAtUs);
+    bench.at += 60;
+    t.strictSame(short(bench.step({ type: 'ticked' })), ['answer 7 failed command_expired']);
+    t.strictSame(short(bench.end(1)), ['begin 2'], 'the door is open again');
+  });
+  t.test('D20: behind a shut door the begun and at most drainBatchMax older calls finish first, younger ones queue', async (t) => {
+    const bench = new Bench().loaded();
+    for (const id of [2, 3, 4]) bench.call(id, { arrivedAtUs: 500 + id });
+    t.strictSame(short(bench.command(7, { waiterSinceUs: 900 })), ['answer 7 draining 3']);
+    t.strictSame(bench.call(5), [], 'taken into the queue');
+    t.strictSame(short(bench.end(1)), ['begin 2']);
+    t.strictSame(short(bench.end(2)), ['begin 3']);
+    t.strictSame(short(bench.end(3)), ['move none'], 'call 4 is older too, but the batch is spent');
+    t.strictSame(short(bench.step(moveDone)), ['answer 7 done', 'ask 1'], 'those who queued load it again');
+    t.same(bench.door.queue.map(({ id }) => id), [4, 5]);
+  });
+  t.test('D21: a client never opens a shut door; the broker may, until the move has begun', async (t) => {
+    const bench = new Bench().loaded();
+    bench.command(7, { waiterSinceUs: 0 });
+    bench.call(2);
+    t.strictSame(short(bench.step({ type: 'call_cancelled', call: 2 })), []);
+    t.equal(bench.door.underway?.phase, 'draining');
+    bench.call(3);
+    t.strictSame(short(bench.step({ type: 'command_cancelled', command: 7 })), ['answer 7 failed request_cancelled']);
+    t.strictSame(short(bench.end(1)), ['begin 3']);
+    bench.command(8, { waiterSinceUs: 0 });
+    t.strictSame(short(bench.end(3)), ['move none']);
+    t.strictSame(bench.step({ type: 'command_cancelled', command: 8 }), [], 'too late: it is done');
+    t.strictSame(short(bench.step(moveDone)), ['answer 8 done']);
+  });
+  t.test('B74: a queued call holds a reference from its arrival, so a load that is done is not idle', async (t) => {
+    const bench = new Bench();
+    bench.call(1);
+    bench.step({ type: 'load_granted', lease: 'b-l1' });
+    t.strictSame(short(bench.command(7, { when: 'now' })), ['answer 7 busy 1']);
+    t.equal(references(bench.door), 1);
+  });
+  t.test('B74: a call during an eviction waits, and the model is loaded again for it', async (t) => {
+    const bench = new Bench().idle();
+    t.strictSame(short(bench.command(7, { when: 'now' })), ['answer 7 draining 0', 'move none']);
+    t.strictSame(bench.call(2), []);
+    t.strictSame(short(bench.step(moveDone)), ['answer 7 done', 'ask 1']);
+  });
+  t.test('commands in one another’s way: now is busy, drained stands behind', async (t) => {
+    const bench = new Bench().loaded();
+    bench.command(7);
+    t.strictSame(short(bench.command(8, { when: 'now' })), ['answer 8 busy 1']);
+    t.strictSame(short(bench.command(9, { target: 'host' })), ['answer 9 draining 1']);
+    t.strictSame(short(bench.end(1)), ['move none']);
+    t.strictSame(short(bench.step(moveDone)), ['answer 7 done', 'answer 9 failed lease_unknown']);
+  });
+  t.test('a command for a lease that is not held here is refused', async (t) => {
+    t.strictSame(short(new Bench().command(7)), ['answer 7 failed lease_unknown']);
+    t.strictSame(short(new Bench().idle().command(7, { lease: 'b-l9' })), ['answer 7 failed lease_unknown']);
+  });
+});
+
+t.test('moves', async (t) => {
+  t.test('parks, and comes back under its own lease for the next call', async (t) => {
+    const bench = new Bench().idle();
+    t.strictSame(short(bench.command(7, { target: 'host' })), ['answer 7 draining 0', 'move host']);
+    t.strictSame(short(bench.step({ ...moveDone, hostBytes: 10 })), ['answer 7 done']);
+    t.equal(bench.door.residency.kind, 'parked');
+    t.strictSame(short(bench.call(2)), ['ask 1 for b-l1']);
+    t.strictSame(short(bench.step({ type: 'load_granted', lease: 'b-l1' })), ['move device']);
+    t.strictSame(short(bench.step({ ...moveDone, slots: [{ name: 'context:2', tokens: 100 }] })), ['begin 2']);
+  });
+  t.test('says what it cannot do', async (t) => {
+    t.strictSame(short(new Bench().idle(1, { parkable: false }).command(7, { target: 'host' })), ['answer 7 unsupported']);
+    t.strictSame(short(new Bench().idle().command(7, { target: 'host', bytes: 5 })), ['answer 7 unsupported']);
+    t.strictSame(short(new Bench().idle().command(7, { target: 'device' })), ['answer 7 already']);
+  });
+  t.test('a part is freed while the model stays', async (t) => {
+    const bench = new Bench().idle(1, { partial: true });
+    t.strictSame(short(bench.command(7, { target: 'host', bytes: 5 })), ['answer 7 draining 0', 'move host']);
+    t.strictSame(short(bench.step({ ...moveDone, residentBytes: 5 })), ['answer 7 done']);
+    t.equal(bench.door.residency.kind, 'resident');
+    t.strictSame(short(bench.call(2)), ['begin 2']);
+  });
+  t.test('an unload that fails serves nobody, and is tried again', async (t) => {
+    const bench = new Bench().idle();
+    bench.command(7);
+    t.strictSame(short(bench.step({ type: 'move_failed', failure: { code: 'move_failed', details: {} }, residentBytes: 10, left: 'stuck', slots: [] })), ['answer 7 failed move_failed']);
+    t.strictSame(short(bench.call(2)), ['fail 2 move_failed']);
+    t.strictSame(short(bench.command(8, { target: 'host' })), ['answer 8 draining 0', 'move none']);
+    t.strictSame(short(bench.step(moveDone)), ['answer 8 done']);
+  });
+  t.test('B194: a load that nobody eligible waits for is aborted for an unload', async (t) => {
+    const bench = new Bench();
+    bench.call(1);
+    bench.step({ type: 'load_granted', lease: 'b-l1' });
+    t.strictSame(short(bench.command(7, { waiterSinceUs: 0 })), ['answer 7 draining 0', 'abort_load'], 'call 1 is younger than the waiter');
+    t.strictSame(short(bench.step({ type: 'load_failed', failure: { code: 'request_cancelled', details: {} }, freedBytes: 3, hostBytes: 0 })), ['answer 7 done', 'ask 1']);
+  });
+  t.test('B194: an abort that comes too late becomes an unload', async (t) => {
+    const bench = new Bench();
+    bench.call(1);
+    bench.step({ type: 'load_granted', lease: 'b-l1' });
+    bench.command(7, { waiterSinceUs: 0 });
+    t.strictSame(short(bench.step({ type: 'load_done', parkable: false, partial: false, slots: [] })), ['move none']);
+    t.strictSame(short(bench.step(moveDone)), ['answer 7 done', 'ask 1']);
+  });
+  t.test('B194: an unload behind eligible calls runs after ready', async (t) => {
+    const bench = new Bench();
+    bench.call(1);
+    bench.step({ type: 'load_granted', lease: 'b-l1' });
+    t.strictSame(short(bench.command(7)), ['answer 7 draining 1']);
+    t.strictSame(short(bench.step({ type: 'load_done', parkable: false, partial: false, slots: [{ name: 'context:1', tokens: 100 }] })), ['begin 1']);
+    t.strictSame(short(bench.end(1)), ['move none']);
+  });
+  t.test('closing fails who waits, lets the begun end, unloads, and says so', async (t) => {
+    const bench = new Bench().loaded();
+    bench.call(2);
+    t.strictSame(short(bench.step({ type: 'closed' })), ['fail 2 shutting_down']);
+    t.strictSame(short(bench.call(3)), ['fail 3 shutting_down']);
+    t.strictSame(short(bench.end(1)), ['move none']);
+    t.strictSame(short(bench.step(moveDone)), ['release unloaded']);
+  });
+});
+
+t.test('contexts', async (t) => {
+  t.test('a further call gets a context of its own up to parallel; refused, it waits its turn', async (t) => {
+    const bench = new Bench().loaded(2);
+    t.strictSame(bench.call(2, {}, 2), [], 'a free one may come soon');
+    bench.at = wakeAtUs(bench.door) ?? 0;
+    t.strictSame(short(bench.step({ type: 'ticked' })), ['ask_context 100']);
+    t.strictSame(bench.step({ type: 'context_refused', failure: { code: 'never_fits', details: {} } }), []);
+    t.ok((wakeAtUs(bench.door) ?? 0) > bench.at, 'it will ask again, later');
+    t.strictSame(short(bench.end(1)), ['begin 2']);
+  });
+  t.test('a request for a further context is taken back when a free one has served the call', async (t) => {
+    const bench = new Bench().loaded(2);
+    bench.call(2, { arrivedAtUs: 1 }, 2);
+    t.strictSame(short(bench.end(1)), ['begin 2', 'withdraw_context']);
+    t.strictSame(short(bench.command(7, { when: 'now' })), ['answer 7 busy 1']);
+    bench.end(2);
+    t.strictSame(short(bench.command(8)), ['answer 8 draining 0'], 'the move waits for the end of the request');
+    t.strictSame(short(bench.step({ type: 'context_refused', failure: { code: 'request_cancelled', details: {} } })), ['move none']);
+  });
+  t.test('B61: a larger context waits for the running call, replaces its context, and later calls do not starve it', async (t) => {
+    const bench = new Bench().loaded();
+    t.strictSame(short(bench.call(2, { tokens: 400 })), [], 'the running call is not cut');
+    for (const id of [3, 4]) t.strictSame(bench.call(id), []);
+    t.strictSame(short(bench.end(1)), ['close_context context:1'], 'the small ones do not slip in');
+    t.strictSame(short(bench.step({ type: 'context_closed', name: 'context:1' })), ['ask_context 400 required']);
+    t.strictSame(short(bench.step({ type: 'context_opened', name: 'context:2', tokens: 400 })), ['begin 2']);
+    t.strictSame(short(bench.end(2)), ['begin 3'], 'a larger context serves small calls as well');
+  });
+  t.test('a call that waits for a larger context does not hold a shut door', async (t) => {
+    const bench = new Bench().loaded();
+    bench.call(2, { tokens: 400 });
+    t.strictSame(short(bench.command(7)), ['answer 7 draining 1'], 'call 1 alone is waited for');
+    t.strictSame(short(bench.end(1)), ['move none']);
+    t.strictSame(short(bench.step(moveDone)), ['answer 7 done', 'ask 1']);
+  });
+  t.test('a context that can never be had costs only the calls that need it', async (t) => {
+    const bench = new Bench().idle();
+    t.strictSame(short(bench.call(2, { tokens: 400 })), ['close_context context:1']);
+    bench.call(3);
+    bench.step({ type: 'context_closed', name: 'context:1' });
+    t.strictSame(short(bench.step({ type: 'context_refused', failure: { code: 'never_fits', details: {} } })), ['fail 2 never_fits', 'ask_context 100 required']);
+    t.strictSame(short(bench.step({ type: 'context_opened', name: 'context:3', tokens: 100 })), ['begin 3']);
+  });
+});
+
+const choices: fc.Arbitrary<Choice[]> = fc.array(fc.record({ pick: fc.nat(999), detail: fc.nat(999) }), { maxLength: 120, size: 'max' });
+
+t.test('whatever happens, in whatever order', async (t) => {
+  t.test('no two opposite states, no bytes behind an "unloaded", every call and command ends once, and nothing is left', async (t) => {
+    fc.assert(fc.property(choices, (sequence) => {
+      const world = new DoorWorld();
+      for (const choice of sequence) world.act(choice);
+      world.settle();
+      world.assertSettled();
+      world.close();
+      world.assertGone();
+    }), { numRuns: 1_000 });
+    t.pass('1,000 sequences of up to 120 events');
+  });
+});

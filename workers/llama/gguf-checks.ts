@@ -1,0 +1,80 @@
+/** A model file as a whole: all its parts, and what a header says about its model as far as that can be judged here. */
+import { readGgufHeader, type GgufHeader } from './gguf-header.js';
+import { GgufFault } from './gguf-reader.js';
+
+/** A model file (or the first of its parts) whose header has been read and checked. */
+export interface CheckedModel {
+  /** Its header says that it makes vectors: it pools its tokens, or looks ahead in the text. */
+  readonly embeds: boolean;
+  /** The path to load: the first part when the model is split. */
+  readonly path: string;
+  readonly header: GgufHeader;
+  readonly architecture: string;
+  /** Bytes of all tensors over all parts. */
+  readonly tensorBytes: number;
+  /** Tells this state of the file from any later one. */
+  readonly fingerprint: string;
+}
+
+const splitName = /^(.*)-(\d{5})-of-(\d{5})\.gguf$/;
+const layersMax = 512;
+
+/** Reads and checks the model at `path`, all parts of it. Rejects with a `GgufFault` that says what is wrong. */
+export async function checkModel(path: string, fingerprintOf: (path: string) => Promise<string>, signal: AbortSignal): Promise<CheckedModel> {
+  const paths = partPaths(path);
+  const [first = path, ...rest] = paths;
+  const header = await readGgufHeader(first, signal);
+  let tensorBytes = header.tensorBytes;
+  const fingerprints = [await fingerprintOf(first)];
+  for (const part of rest) {
+    const partHeader = await readGgufHeader(part, signal).catch((error: unknown) => {
+      throw error instanceof GgufFault ? new GgufFault(`of its part ${part}: ${error.message}`) : error;
+    });
+    tensorBytes += partHeader.tensorBytes;
+    fingerprints.push(await fingerprintOf(part));
+  }
+  const architecture = header.scalars.get('general.architecture');
+  if (typeof architecture !== 'string' || architecture === '') throw new GgufFault('it names no architecture');
+  checkTokenizer(header);
+  checkHyperparameters(header, architecture);
+  const pooling = header.scalars.get(`${architecture}.pooling_type`);
+  const embeds = (typeof pooling === 'number' && pooling > 0) || header.scalars.get(`${architecture}.attention.causal`) === false;
+  return { embeds, path: first, header, architecture, tensorBytes, fingerprint: fingerprints.join(' ') };
+}
+
+/** All parts of a split model, in order, whichever of them was named. */
+export function partPaths(path: string): readonly string[] {
+  const match = splitName.exec(path);
+  const [, stem, , total] = match ?? [];
+  if (stem === undefined || total === undefined) return [path];
+  return Array.from({ length: Number(total) }, (_, index) => `${stem}-${String(index + 1).padStart(5, '0')}-of-${total}.gguf`);
+}
+
+function checkTokenizer({ arrays }: GgufHeader): void {
+  const tokens = arrays.get('tokenizer.ggml.tokens');
+  if (tokens === undefined) return;
+  if (tokens.repeated !== null) throw new GgufFault(`its vocabulary has the token ${JSON.stringify(tokens.repeated)} twice`);
+  for (const key of ['tokenizer.ggml.token_type', 'tokenizer.ggml.scores']) {
+    const beside = arrays.get(key);
+    if (beside !== undefined && beside.length !== tokens.length) {
+      throw new GgufFault(`${key} has ${String(beside.length)} items for ${String(tokens.length)} tokens`);
+    }
+  }
+}
+
+/** What holds for every architecture; what else llama.cpp asserts is found out by vet.ts. */
+function checkHyperparameters({ scalars }: GgufHeader, architecture: string): void {
+  const within = (name: string, minimum: number, maximum: number): void => {
+    const value = scalars.get(`${architecture}.${name}`);
+    if ((typeof value === 'number' || typeof value === 'bigint') && !(value >= minimum && value <= maximum)) {
+      throw new GgufFault(`${architecture}.${name} is ${String(value)}; from ${String(minimum)} to ${String(maximum)} is possible`);
+    }
+  };
+  within('block_count', 1, layersMax);
+  within('embedding_length', 1, 1_048_576);
+  within('context_length', 1, 2 ** 31 - 1);
+  within('pooling_type', 0, 4);
+  // Asserted while computing, which no vetting does.
+  within('attention.layer_norm_rms_epsilon', 0, 1);
+  within('attention.layer_norm_epsilon', 0, 1);
+}

@@ -1,0 +1,82 @@
+/** A model file as llama.cpp's bindings see it, after its header has been found sane. */
+import { stat } from 'node:fs/promises';
+import { LeaseholdError, type ModelSpec } from '../../protocol/index.js';
+import { checkModel, type CheckedModel } from './gguf-checks.js';
+import { GgufFault } from './gguf-reader.js';
+import type { Library } from './library.js';
+import type { LlamaSettings } from './options.js';
+import type { Llama, StartedLlama } from './start.js';
+
+export type Insights = Awaited<ReturnType<Library['GgufInsights']['from']>>;
+
+/** Rejects with `model_invalid` when the file cannot be one of llama.cpp's, or would end it. */
+export async function checkSource(started: Pick<StartedLlama, 'vetter'>, spec: ModelSpec, signal: AbortSignal): Promise<CheckedModel> {
+  const { source } = spec;
+  try {
+    const checked = await checkModel(source, fingerprintOf, signal);
+    const death = await orAbort(started.vetter.vet(checked, spec.embedding || checked.embeds), signal);
+    if (death !== null) throw new GgufFault(`llama.cpp does not survive it: ${death}`);
+    return checked;
+  } catch (error) {
+    if (error instanceof GgufFault) throw new LeaseholdError('model_invalid', { source, reason: error.message }, { cause: error });
+    throw error;
+  }
+}
+
+/** The bindings' own view, from the file alone: a path is never taken for an address. */
+export async function insightsOf({ library, llama }: { readonly library: Library; readonly llama: Llama }, checked: CheckedModel, source: string): Promise<Insights> {
+  try {
+    const info = await library.readGgufFileInfo(checked.path, { sourceType: 'filesystem', logWarnings: false });
+    return await library.GgufInsights.from(info, llama);
+  } catch (error) {
+    throw LeaseholdError.from(error, 'model_invalid', { source });
+  }
+}
+
+/** Ends what the bindings keep for their reckoning: a vocabulary in native memory, which the garbage collector does not see. */
+export async function releaseInsights(insights: Insights): Promise<void> {
+  const { _simulationSession } = insights as unknown as { readonly _simulationSession?: { dispose(): Promise<void> } };
+  await _simulationSession?.dispose();
+}
+
+/** What is loaded and opened, the same for the estimate and for the load. */
+export interface Shape {
+  /** Layers on the card; the output layer counts as one. */
+  readonly gpuLayers: number;
+  readonly flashAttention: boolean;
+  readonly embedding: boolean;
+  readonly trainTokens: number;
+  batchTokens(contextTokens: number): number;
+}
+
+export function shapeOf(started: StartedLlama, insights: Insights, checked: CheckedModel, spec: ModelSpec, settings: LlamaSettings): Shape {
+  const embedding = spec.embedding || checked.embeds;
+  return {
+    gpuLayers: started.backend === 'cpu' ? 0 : Math.min(settings.gpuLayers ?? insights.totalLayers, insights.totalLayers),
+    flashAttention: insights.flashAttentionSupported && settings.flashAttention !== false,
+    embedding,
+    trainTokens: insights.trainContextSize ?? 4_096,
+    // An encoder takes its whole input at once, and asserts that it may.
+    batchTokens: (contextTokens) => (embedding ? contextTokens : Math.min(settings.batchTokens, contextTokens)),
+  };
+}
+
+/** Leaves `work` to itself when the signal aborts: somebody else may still want it. */
+async function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  let give = (): void => undefined;
+  const aborted = new Promise<never>((_, reject) => {
+    give = () => reject(signal.reason as Error);
+    signal.addEventListener('abort', give);
+  });
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    signal.removeEventListener('abort', give);
+  }
+}
+
+async function fingerprintOf(path: string): Promise<string> {
+  const { dev, ino, size, mtimeMs } = await stat(path);
+  return [path, dev, ino, size, mtimeMs].join(':');
+}

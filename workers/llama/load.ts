@@ -1,0 +1,80 @@
+/** Loads a model as it was estimated, nothing left to chance or to free memory; on abort or failure nothing stays. */
+import type { LlamaModel } from 'node-llama-cpp';
+import type { LeasePart, ModelSpec } from '../../protocol/index.js';
+import { CardBytes, type MemoryUsage } from './card-bytes.js';
+import { createOn } from './dispose-guard.js';
+import { Embedder } from './embed.js';
+import { embeddingTokens } from './estimate.js';
+import { failureOf } from './failures.js';
+import { checkSource, insightsOf, releaseInsights, shapeOf, type Shape } from './inspect.js';
+import { requireTemplateParser } from './library.js';
+import { LlamaLoadedModel } from './model.js';
+import { readSettings } from './options.js';
+import type { StartedLlama } from './start.js';
+import { Vocabulary } from './vocabulary.js';
+
+export interface LoadRequest {
+  readonly spec: ModelSpec;
+  readonly device: string;
+  readonly progress: (fraction: number | null) => void;
+  readonly onUnloaded: (model: LlamaLoadedModel) => void;
+  readonly signal: AbortSignal;
+}
+
+export async function loadModel(started: StartedLlama, request: LoadRequest): Promise<LlamaLoadedModel> {
+  const { spec, device, progress, onUnloaded, signal } = request;
+  signal.throwIfAborted();
+  const settings = readSettings(spec);
+  const checked = await checkSource(started, spec, signal);
+  const insights = await insightsOf(started, checked, spec.source);
+  const shape = shapeOf(started, insights, checked, spec, settings);
+  await releaseInsights(insights);
+  return started.log.during(async (lines) => {
+    const bytes = new CardBytes(started, device);
+    const opened: { model: LlamaModel | null; embedder: Embedder | null } = { model: null, embedder: null };
+    try {
+      const model = opened.model = await openModel(started, checked.path, shape, progress, signal);
+      const measuredParts: LeasePart[] = [{ name: 'weights', kind: 'weights', bytes: await bytes.take('weights', model.memoryUsage), upFront: true }];
+      if (shape.embedding) {
+        const [embedder, usage] = await openEmbedder(started, model, spec, shape, signal);
+        opened.embedder = embedder;
+        measuredParts.push({ name: 'embedding', kind: 'context', bytes: await bytes.take('embedding', usage), upFront: true });
+      }
+      signal.throwIfAborted();
+      const vocabulary = new Vocabulary(model, requireTemplateParser, settings.chatTemplate);
+      return new LlamaLoadedModel({ started, spec, settings, shape, device, model, vocabulary, bytes, measuredParts, embedder: opened.embedder, onUnloaded });
+    } catch (error) {
+      await opened.embedder?.close();
+      await opened.model?.dispose();
+      await bytes.giveAll();
+      if (signal.aborted) throw signal.reason;
+      throw await failureOf(started, { model: spec.key, device }, await lines(), error);
+    }
+  });
+}
+
+async function openModel({ llama }: StartedLlama, modelPath: string, shape: Shape, progress: (fraction: number | null) => void, signal: AbortSignal): Promise<LlamaModel> {
+  let shown = 0;
+  return createOn(llama, () => llama.loadModel({
+    modelPath,
+    gpuLayers: shape.gpuLayers,
+    useMmap: false,
+    defaultContextFlashAttention: shape.flashAttention,
+    // What was granted is what is taken: the engine's own look at free memory would judge its neighbours.
+    ignoreMemorySafetyChecks: true,
+    loadSignal: signal,
+    onLoadProgress(fraction) {
+      if (signal.aborted || fraction <= shown) return;
+      shown = Math.min(1, fraction);
+      progress(shown);
+    },
+  }));
+}
+
+/** The context's own figures are not shown for embedding contexts: they are the rise of the process's. */
+async function openEmbedder(started: StartedLlama, model: LlamaModel, spec: ModelSpec, shape: Shape, signal: AbortSignal): Promise<[Embedder, MemoryUsage]> {
+  const before = await started.llama.getLlamaMemoryUsage();
+  const embedder = await Embedder.open({ model, name: spec.key, contextTokens: embeddingTokens(spec, shape), threads: started.threads }, signal);
+  const after = await started.llama.getLlamaMemoryUsage();
+  return [embedder, { ram: after.cpuRam - before.cpuRam, vram: after.gpuVram - before.gpuVram }];
+}

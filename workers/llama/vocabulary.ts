@@ -1,0 +1,97 @@
+/** What the rest needs to know of a loaded model's tokens: prompts in, text out, and which ids mean something. */
+import type { LlamaModel, Token } from 'node-llama-cpp';
+import { LeaseholdError } from '../../protocol/index.js';
+import type { GenerateCall } from '../runtime/engine.js';
+import { chatmlTemplate, renderMessages, type TemplateContext } from './chat-template.js';
+import type { TemplateParser } from './library.js';
+import { endsInThought, type ThoughtTags } from './thought.js';
+
+const controlType = 3;
+/** The pairs of tags that models in use mark their thought with, as single tokens. */
+const tagTexts = [['<think>', '</think>'], ['[THINK]', '[/THINK]'], ['<seed:think>', '</seed:think>'], ['<thinking>', '</thinking>']] as const;
+
+/** What a file may say of its tokenizer; the bindings' own type promises more than files keep. */
+interface TokenizerMetadata {
+  readonly ggml?: { readonly tokens?: readonly string[]; readonly token_type?: readonly number[] };
+  readonly chat_template?: unknown;
+}
+
+export class Vocabulary {
+  readonly thoughtTags: ThoughtTags | null;
+  readonly #tokens: readonly string[];
+  readonly #controlTexts: readonly string[];
+  readonly #templateText: string | null;
+  #template: TemplateContext | null = null;
+
+  /** `templateText` replaces the model's own chat template. */
+  constructor(private readonly model: LlamaModel, private readonly parserOf: () => TemplateParser, templateText: string | null) {
+    const { ggml, chat_template: ownTemplate } = model.fileInfo.metadata.tokenizer as TokenizerMetadata | undefined ?? {};
+    const types = ggml?.token_type ?? [];
+    this.#tokens = ggml?.tokens ?? [];
+    this.#controlTexts = this.#tokens.filter((_, id) => Number(types[id]) === controlType);
+    this.#templateText = templateText ?? (typeof ownTemplate === 'string' ? ownTemplate : null) ?? (this.#has('<|im_start|>') && this.#has('<|im_end|>') ? chatmlTemplate : null);
+    this.thoughtTags = this.#findTags();
+  }
+
+  /** The tokens of what a call gives, beginning-of-text included where the model wants one. Throws `input_invalid`. */
+  promptTokens(input: Pick<GenerateCall, 'messages' | 'prompt'>, thinking: boolean | undefined): Token[] {
+    if ((input.messages === null) === (input.prompt === null)) throw new LeaseholdError('input_invalid', { field: 'messages', reason: 'exactly one of messages and prompt must be given' });
+    const pieces = input.messages === null ? [input.prompt ?? ''] : renderMessages(this.#templateContext(), input.messages, thinking);
+    const tokens: Token[] = [];
+    for (const piece of pieces) for (const id of this.model.tokenize(piece, true, ...(tokens.length === 0 ? [] : ['trimLeadingSpace' as const]))) tokens.push(id);
+    const { bos, shouldPrependBosToken } = this.model.tokens;
+    if (shouldPrependBosToken && bos !== null && tokens[0] !== bos) tokens.unshift(bos);
+    if (tokens.length === 0) throw new LeaseholdError('input_invalid', { field: input.prompt === null ? 'messages' : 'prompt', reason: 'it has no tokens' });
+    return tokens;
+  }
+
+  readonly detokenize = (ids: readonly number[], before: readonly number[]): string => this.model.detokenize(ids as Token[], false, before as Token[]);
+
+  endsInThought(prompt: readonly Token[]): boolean {
+    return endsInThought(prompt, this.thoughtTags, (id) => this.#isMarked(id as Token));
+  }
+
+  isEnd(id: Token): boolean {
+    return this.model.isEogToken(id);
+  }
+
+  /** Fewest tokens that `text` can have: it is too long when even they are too many, and need not be looked at. */
+  fewestTokens(text: string): number {
+    this.#longestCharacters ??= this.#tokens.reduce((longest, token) => Math.max(longest, token.length), 1);
+    return Math.floor(text.length / this.#longestCharacters);
+  }
+  #longestCharacters: number | null = null;
+
+  #templateContext(): TemplateContext {
+    if (this.#template !== null) return this.#template;
+    if (this.#templateText === null) {
+      throw new LeaseholdError('input_invalid', { field: 'messages', reason: 'the model file has no chat template; send a prompt instead, or set options.chatTemplate' });
+    }
+    const { bosString, eosString } = this.model.tokens;
+    const Template = this.parserOf();
+    try {
+      this.#template = { template: new Template(this.#templateText), controlTexts: this.#controlTexts, bosText: bosString ?? '', eosText: eosString ?? '' };
+    } catch (error) {
+      throw LeaseholdError.from(error, 'input_invalid', { field: 'messages', reason: `the model's chat template cannot be read: ${error instanceof Error ? error.message : String(error)}` });
+    }
+    return this.#template;
+  }
+
+  #findTags(): ThoughtTags | null {
+    for (const [open, close] of tagTexts) {
+      const [openId, closeId] = [this.#tokens.indexOf(open), this.#tokens.indexOf(close)];
+      if (openId >= 0 && closeId >= 0) return { openId, closeId };
+    }
+    return null;
+  }
+
+  #has(text: string): boolean {
+    return this.#tokens.includes(text);
+  }
+
+  /** A token that is not plain text: the border of a message, or one that a template adds. */
+  #isMarked(id: Token): boolean {
+    const attributes = this.model.getTokenAttributes(id);
+    return attributes.control || attributes.userDefined;
+  }
+}

@@ -1,0 +1,59 @@
+/** What a load and a further context ask for, and what they turned out to hold, as lease parts. Pure. */
+import { LeaseholdError, type LeasePart } from '../../protocol/index.js';
+import type { FirstContext } from './door-types.js';
+import type { Estimate, LoadedContext, LoadedModel } from './engine.js';
+
+/** The pseudo-card of engines that take no card bytes (D18). */
+export const cpuDevice = 'CPU-0';
+
+export interface Budget {
+  readonly parts: readonly LeasePart[];
+  readonly peakBytes: number;
+}
+
+/** The operator’s word where the engine has none (B20): all of it, contexts included, in one part. */
+export function declaredEstimate(declaredBytes: number): Estimate {
+  return {
+    parts: [{ name: 'declared', kind: 'other', bytes: declaredBytes, upFront: false }],
+    contextBytes: () => 0,
+    peakBytes: 0,
+    source: 'declared',
+    parkable: false,
+  };
+}
+
+/** Weights, compute and the first context (null: the model has none), as one request. On the pseudo-card every byte is host RAM: 0. */
+export function loadBudget(estimate: Estimate, context: FirstContext | null, device: string, peakBytesMin: number): Budget {
+  const parts = context === null ? estimate.parts : [...estimate.parts, contextPart(estimate, context)];
+  const checked = parts.map((part) => onDevice(part, device));
+  const peakBytes = device === cpuDevice ? 0 : Math.max(checkedBytes('peakBytes', estimate.peakBytes), peakBytesMin);
+  return { parts: checked, peakBytes };
+}
+
+export function contextBudget(estimate: Estimate, context: FirstContext, device: string): Budget {
+  return { parts: [onDevice(contextPart(estimate, context), device)], peakBytes: 0 };
+}
+
+/** What the engine measured: the model’s own parts and each open context. */
+export function measuredParts(model: LoadedModel, contexts: Iterable<LoadedContext>, device: string): LeasePart[] {
+  const open = [...contexts].map((context): LeasePart => ({ name: context.name, kind: 'context', bytes: context.measuredBytes, upFront: true }));
+  return [...model.measuredParts, ...open].map((part) => onDevice(part, device));
+}
+
+/** Card bytes of a model now; none on the pseudo-card. */
+export function cardBytes(model: LoadedModel | null, device: string): number {
+  return model === null || device === cpuDevice ? 0 : checkedBytes('residentBytes', model.residentBytes());
+}
+
+function contextPart(estimate: Estimate, context: FirstContext): LeasePart {
+  return { name: context.name, kind: 'context', bytes: estimate.contextBytes(context.tokens), upFront: true };
+}
+
+function onDevice(part: LeasePart, device: string): LeasePart {
+  return { ...part, bytes: device === cpuDevice ? 0 : checkedBytes(part.name, part.bytes) };
+}
+
+function checkedBytes(field: string, value: number): number {
+  if (!Number.isSafeInteger(value) || value < 0) throw new LeaseholdError('bytes_invalid', { field, value, minimum: 0 });
+  return value;
+}

@@ -1,0 +1,156 @@
+/** Which queued call may begin on which open context, and when a further or larger context is worth asking for. Pure. */
+import type { Door, DoorAction, DoorCall, Failure, FirstContext, Slot } from './door-types.js';
+
+/** The next context name; never used twice under one lease, so that a part of it names one context for ever. */
+function nextContextName(door: Door): string {
+  door.contextsNamed += 1;
+  return `context:${String(door.contextsNamed)}`;
+}
+
+/** The context to open with the model: as large as the largest call that waits wants it. */
+export function firstContext(door: Door): FirstContext {
+  const tokens = door.queue.length === 0 ? door.contextTokens : Math.max(...door.queue.map((call) => call.tokens));
+  return { name: nextContextName(door), tokens };
+}
+
+/** Tokens of the largest context that will go on taking calls. */
+export function largestTokens(door: Door): number {
+  return Math.max(-1, ...door.slots.filter((slot) => !slot.retiring).map((slot) => slot.tokens));
+}
+
+/** Begins every queued call that may: oldest first, behind a shut door only the eligible ones. */
+export function beginCalls(door: Door, out: DoorAction[]): void {
+  const eligible = door.underway?.phase === 'draining' ? door.underway.eligible : null;
+  door.queue = door.queue.filter((call) => {
+    if (eligible !== null && !eligible.has(call.id)) return true;
+    const slot = call.needs === 'model' ? null : freeSlot(door, call.tokens);
+    if (slot === undefined) return true;
+    if (slot !== null) slot.call = call.id;
+    door.begun.set(call.id, slot?.name ?? null);
+    out.push({ type: 'begin', call: call.id, slot: slot?.name ?? null });
+    return false;
+  });
+}
+
+/** The smallest free context that is large enough; undefined when there is none. */
+function freeSlot(door: Door, tokens: number): Slot | undefined {
+  return door.slots
+    .filter((slot) => slot.call === null && !slot.retiring && slot.tokens >= tokens)
+    .sort((left, right) => left.tokens - right.tokens)[0];
+}
+
+/**
+ * Decides whether to ask for a context, in this order:
+ * 1. One change at a time: while one is on its way nothing else is planned, and one that nobody needs any more is taken back.
+ * 2. A call that no open context could ever serve gets one of its size (D17): beside the others when `parallel`
+ *    allows, else in place of the smallest, which takes no new call and is closed when its call has ended.
+ * 3. A call that only has to wait its turn gets one when `parallel` allows, it has waited a little, and none was
+ *    refused a moment ago.
+ */
+export function planGrowth(door: Door, lease: string, atUs: number, out: DoorAction[]): void {
+  const blocked = door.queue.find((call) => call.needs === 'slot');
+  const largest = largestTokens(door);
+  const bigger = door.queue.find((call) => call.needs === 'slot' && call.tokens > largest);
+  if (door.growing !== null) {
+    takeBackUnneeded(door, blocked, bigger, out);
+    return;
+  }
+  const wanted = bigger ?? blocked;
+  if (wanted === undefined) return;
+  const room = door.slots.length < door.parallel;
+  if (bigger === undefined && (!room || atUs < mayGrowAtUs(door, wanted))) return;
+  if (room) askContext(door, lease, wanted.tokens, bigger !== undefined, out);
+  else replaceSmallest(door, wanted.tokens, out);
+}
+
+/** When a further context may be asked for, for a call that only waits its turn. */
+export function mayGrowAtUs(door: Door, call: DoorCall): number {
+  return Math.max(door.growNotBeforeUs, call.arrivedAtUs + door.options.growAfterUs);
+}
+
+function takeBackUnneeded(door: Door, blocked: DoorCall | undefined, bigger: DoorCall | undefined, out: DoorAction[]): void {
+  const { growing } = door;
+  if (growing?.phase === 'retiring') {
+    const largest = Math.max(...door.slots.map((slot) => slot.tokens));
+    if (!door.queue.some((call) => call.needs === 'slot' && call.tokens > largest)) stopRetiring(door);
+  } else if (growing?.phase === 'asking' && (growing.required ? bigger : blocked) === undefined) {
+    withdrawContext(door, out);
+  }
+}
+
+/** Takes an open request for a context back; its end is told as `context_refused`, or as opened if it was too late. */
+export function withdrawContext(door: Door, out: DoorAction[]): void {
+  if (door.growing?.phase !== 'asking' || door.growing.withdrawn) return;
+  door.growing = { ...door.growing, withdrawn: true };
+  out.push({ type: 'withdraw_context' });
+}
+
+/** The slot that was to make room takes calls again. */
+export function stopRetiring(door: Door): void {
+  if (door.growing?.phase !== 'retiring') return;
+  for (const slot of door.slots) slot.retiring = false;
+  door.growing = null;
+}
+
+function askContext(door: Door, lease: string, tokens: number, required: boolean, out: DoorAction[]): void {
+  const name = nextContextName(door);
+  door.growing = { phase: 'asking', name, tokens, required, withdrawn: false };
+  out.push({ type: 'ask_context', lease, name, tokens, required });
+}
+
+function replaceSmallest(door: Door, tokens: number, out: DoorAction[]): void {
+  const [smallest] = [...door.slots].sort((left, right) => left.tokens - right.tokens || Number(left.call !== null) - Number(right.call !== null));
+  if (smallest === undefined) return;
+  smallest.retiring = true;
+  door.growing = { phase: 'retiring', slot: smallest.name, tokens };
+  closeRetired(door, out);
+}
+
+/** Closes the retiring slot once its call has ended. */
+export function closeRetired(door: Door, out: DoorAction[]): void {
+  const { growing } = door;
+  if (growing?.phase !== 'retiring') return;
+  const slot = door.slots.find(({ name }) => name === growing.slot);
+  if (slot === undefined || slot.call !== null) return;
+  door.growing = { ...growing, phase: 'closing' };
+  out.push({ type: 'close_context', name: slot.name });
+}
+
+/** The closed context's bytes are free: ask for the larger one in their place. */
+export function contextClosed(door: Door, name: string, lease: string | null, out: DoorAction[]): void {
+  door.slots = door.slots.filter((slot) => slot.name !== name);
+  const { growing } = door;
+  if (growing?.phase !== 'closing') return;
+  door.growing = null;
+  if (lease !== null && door.underway === null && !door.closed) askContext(door, lease, growing.tokens, true, out);
+}
+
+export function contextOpened(door: Door, name: string, tokens: number): void {
+  door.growing = null;
+  door.slots.push({ name, tokens, call: null, retiring: false });
+}
+
+/**
+ * A refused context costs the calls that cannot run without it their answer,
+ * unless an open context can still make room for it. Others wait on.
+ */
+export function contextRefused(door: Door, failure: Failure, atUs: number, out: DoorAction[]): void {
+  const { growing } = door;
+  door.growing = null;
+  if (growing?.phase !== 'asking' || growing.withdrawn) return;
+  door.growNotBeforeUs = atUs + door.options.growPauseUs;
+  if (!growing.required || door.underway !== null) return;
+  if (door.slots.length > 0) {
+    replaceSmallest(door, growing.tokens, out);
+    return;
+  }
+  failCalls(door, (call) => call.needs === 'slot' && call.tokens >= growing.tokens, failure, out);
+}
+
+/** Ends the queued calls that match with a typed error. */
+export function failCalls(door: Door, matches: (call: DoorCall) => boolean, failure: Failure, out: DoorAction[]): void {
+  const calls = door.queue.filter(matches).map((call) => call.id);
+  if (calls.length === 0) return;
+  door.queue = door.queue.filter((call) => !matches(call));
+  out.push({ type: 'fail', calls, failure });
+}

@@ -1,0 +1,131 @@
+/**
+ * What the runtime asks of an engine. The runtime owns leases, residency,
+ * doors, queues, credits and the wire; an engine only estimates, loads, runs
+ * and frees, and says honestly what it measured.
+ */
+import type { ChatMessage, LeasePart, ModelSpec } from '../../protocol/index.js';
+
+export interface EngineCapabilities {
+  readonly park: boolean;
+  readonly partial: boolean;
+  readonly embed: boolean;
+  readonly profilesFreeMemory: boolean;
+}
+
+/** A card this process may use. Simulated cards are allocated through `CardAllocator`. */
+export interface VisibleCard {
+  readonly device: string;
+  readonly name: string;
+  readonly totalBytes: number | null;
+  readonly simulated: boolean;
+}
+
+/** Bytes on a simulated card: `allocate` rejects with `out_of_memory` as a driver would. */
+export interface CardAllocator {
+  allocate(device: string, bytes: number): Promise<CardAllocation>;
+}
+export interface CardAllocation {
+  readonly bytes: number;
+  free(): Promise<void>;
+}
+
+export interface EngineContext {
+  readonly cards: readonly VisibleCard[];
+  /** CPU threads this process may use. */
+  readonly threads: number;
+  readonly allocator: CardAllocator;
+  log(level: 'debug' | 'info' | 'warn' | 'error', message: string, fields?: Readonly<Record<string, string>>): void;
+  /** The process's own cost on a card has been measured anew. */
+  reportFloor(device: string, bytes: number): void;
+}
+
+/** What a model will need, before a byte of it is on a card. */
+export interface Estimate {
+  /** `weights`, `compute`, … without any context. */
+  readonly parts: readonly LeasePart[];
+  /** Bytes of one context of so many tokens. Monotonic. */
+  contextBytes(tokens: number): number;
+  /** Highest total during a load with its first context; 0 when it never exceeds the sum. */
+  readonly peakBytes: number;
+  readonly source: 'estimated' | 'declared' | 'learned' | 'measured';
+  readonly parkable: boolean;
+}
+
+export interface GenerateCall {
+  readonly messages: readonly ChatMessage[] | null;
+  readonly prompt: string | null;
+  readonly sampling: {
+    readonly maxTokens: number;
+    readonly temperature: number;
+    readonly topK?: number;
+    readonly topP?: number;
+    readonly minP?: number;
+    readonly repeatPenalty?: number;
+    readonly seed?: string;
+    readonly stop?: readonly string[];
+    readonly thinking?: boolean;
+  };
+}
+
+export type GenerateEvent =
+  | { readonly type: 'prefill'; readonly doneTokens: number; readonly totalTokens: number }
+  | { readonly type: 'token'; readonly ids: readonly number[]; readonly text: string; readonly thought: boolean }
+  | {
+      readonly type: 'end';
+      readonly reason: 'stop' | 'length';
+      readonly promptTokens: number;
+      readonly cachedTokens: number;
+      readonly completionTokens: number;
+      readonly thoughtTokens: number;
+    };
+
+/** One context (slot) of a loaded model; runs one call at a time. */
+export interface LoadedContext {
+  readonly name: string;
+  readonly tokens: number;
+  /** Measured by the engine (or taken from the card), not estimated. */
+  readonly measuredBytes: number;
+  /**
+   * Yields until `end`. When `signal` aborts it stops within cancelWithinMs, at
+   * any stage, and throws its reason; the context is then clean for the next call.
+   */
+  generate(call: GenerateCall, signal: AbortSignal): AsyncIterable<GenerateEvent>;
+  /** Frees it. Only called while no call runs. */
+  close(): Promise<void>;
+}
+
+export interface LoadedModel {
+  /** Measured parts of the model itself (no contexts). */
+  readonly measuredParts: readonly LeasePart[];
+  /** Bytes on the card now, contexts included. */
+  residentBytes(): number;
+  /** Bytes of a copy in host RAM from which it can be restored. */
+  hostBytes(): number;
+  /** Never called for a spec with `embedding`: such a model holds all it needs from its load on, and its calls take turns. */
+  openContext(name: string, tokens: number, signal: AbortSignal): Promise<LoadedContext>;
+  countTokens(input: { readonly messages: readonly ChatMessage[] | null; readonly prompt: string | null }): Promise<number>;
+  /** Null when the model makes no embeddings. */
+  readonly embed: ((inputs: readonly string[], signal: AbortSignal) => Promise<{ readonly vectors: readonly (readonly number[])[]; readonly promptTokens: number }>) | null;
+  /** Drop card bytes, keep a host copy; contexts have been closed. Null when it cannot. */
+  readonly park: (() => Promise<void>) | null;
+  /** Back from the host copy. Null when it cannot park. */
+  readonly resume: ((signal: AbortSignal) => Promise<void>) | null;
+  /** Free about so many bytes of a resident model; resolves to what was freed. Null when it cannot. */
+  readonly freePart: ((bytes: number) => Promise<number>) | null;
+  /** Give back everything; contexts have been closed. */
+  unload(): Promise<void>;
+}
+
+export interface Engine {
+  readonly name: string;
+  readonly capabilities: EngineCapabilities;
+  readonly versions: Readonly<Record<string, string>>;
+  /** What the process costs before any model, by card; measured in `start`, empty when unknown. */
+  readonly floors: readonly { readonly device: string; readonly bytes: number }[];
+  start(context: EngineContext): Promise<void>;
+  /** Reads headers only. Rejects with `model_invalid` or `estimate_unknown`. */
+  estimate(spec: ModelSpec, signal: AbortSignal): Promise<Estimate>;
+  /** Loads onto `device`. On abort or failure everything is given back before it rejects. */
+  load(spec: ModelSpec, device: string, progress: (fraction: number | null) => void, signal: AbortSignal): Promise<LoadedModel>;
+  close(): Promise<void>;
+}

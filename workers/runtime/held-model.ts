@@ -1,0 +1,155 @@
+/** What one model holds in this process: the engine’s model and its open contexts, moved and measured. No wire, no lease. */
+import { LeaseholdError, type LeasePart, type ModelSpec } from '../../protocol/index.js';
+import { cardBytes, measuredParts } from './budget.js';
+import type { FirstContext } from './door-types.js';
+import type { Engine, LoadedContext, LoadedModel } from './engine.js';
+
+/** An embedding model runs on no context of ours; its calls still take turns, on this slot. */
+const embeddingSlot: FirstContext = { name: 'embedding', tokens: Number.MAX_SAFE_INTEGER };
+
+export class HeldModel {
+  readonly #engine: Engine;
+  readonly #device: string;
+  #model: LoadedModel | null = null;
+  #embedding = false;
+  readonly #contexts = new Map<string, LoadedContext>();
+  /** Contexts that the lease may still count and that are not there (any more). */
+  readonly #gone = new Set<string>();
+
+  constructor(engine: Engine, device: string) {
+    this.#engine = engine;
+    this.#device = device;
+  }
+
+  /** The loaded model; a call only runs while there is one. */
+  get model(): LoadedModel {
+    if (this.#model === null) throw new LeaseholdError('internal', { reason: 'a call ran without its model' });
+    return this.#model;
+  }
+
+  get loaded(): boolean {
+    return this.#model !== null;
+  }
+
+  get parkable(): boolean {
+    return this.#model !== null && this.#model.park !== null && this.#model.resume !== null;
+  }
+
+  get partial(): boolean {
+    return this.#model !== null && this.#model.freePart !== null;
+  }
+
+  get residentBytes(): number {
+    return cardBytes(this.#model, this.#device);
+  }
+
+  get hostBytes(): number {
+    return this.#model?.hostBytes() ?? 0;
+  }
+
+  /** What is held, measured; contexts that are gone as parts of 0 bytes, so that the lease drops them. */
+  get parts(): LeasePart[] {
+    return this.#model === null ? [] : [...measuredParts(this.#model, this.#contexts.values(), this.#device), ...this.goneParts];
+  }
+
+  get goneParts(): LeasePart[] {
+    return [...this.#gone].map((name) => ({ name, kind: 'context', bytes: 0, upFront: true }));
+  }
+
+  /** A context that was granted and never opened. */
+  neverOpened(name: string): void {
+    if (!this.#contexts.has(name)) this.#gone.add(name);
+  }
+
+  /** The lease has been told of those that are gone. */
+  toldGone(): void {
+    this.#gone.clear();
+  }
+
+  context(name: string | null): LoadedContext | null {
+    return name === null ? null : this.#contexts.get(name) ?? null;
+  }
+
+  get slots(): readonly FirstContext[] {
+    if (this.#embedding) return [embeddingSlot];
+    return [...this.#contexts.values()].map(({ name, tokens }) => ({ name, tokens }));
+  }
+
+  /**
+   * Loads with its first context. When the abort comes too late the model is
+   * here, without a context, and has to be unloaded. On failure nothing is
+   * left; should that not be certain, the rejection is `HeldBytesError`.
+   */
+  async load(spec: ModelSpec, context: FirstContext, progress: (fraction: number | null) => void, signal: AbortSignal): Promise<void> {
+    this.#gone.clear();
+    this.#model = await this.#engine.load(spec, this.#device, progress, signal);
+    this.#embedding = spec.embedding;
+    if (signal.aborted) return;
+    try {
+      await this.openContext(context, signal);
+      this.#assertMeasured();
+    } catch (error) {
+      await this.unload().catch((cause: unknown) => { throw new HeldBytesError(error, cause); });
+      throw error;
+    }
+  }
+
+  async openContext(context: FirstContext, signal: AbortSignal): Promise<void> {
+    if (this.#embedding) return;
+    this.#contexts.set(context.name, await this.model.openContext(context.name, context.tokens, signal));
+    this.#gone.delete(context.name);
+  }
+
+  async closeContext(name: string): Promise<void> {
+    await this.#contexts.get(name)?.close();
+    if (this.#contexts.delete(name)) this.#gone.add(name);
+  }
+
+  async park(): Promise<void> {
+    await this.#closeContexts();
+    if (this.model.park === null) throw new LeaseholdError('unsupported', { model: 'It', target: 'host', reason: 'the engine cannot park' });
+    await this.model.park();
+  }
+
+  async resume(context: FirstContext, signal: AbortSignal): Promise<void> {
+    if (this.model.resume === null) throw new LeaseholdError('unsupported', { model: 'It', target: this.#device, reason: 'the engine cannot resume' });
+    await this.model.resume(signal);
+    try {
+      await this.openContext(context, signal);
+    } catch (error) {
+      // Without a context it serves nobody: back to where it came from.
+      await this.park();
+      throw error;
+    }
+  }
+
+  async freePart(bytes: number): Promise<void> {
+    if (this.model.freePart === null) throw new LeaseholdError('unsupported', { model: 'It', target: 'host', reason: 'it cannot be freed in part' });
+    await this.model.freePart(bytes);
+  }
+
+  async unload(): Promise<void> {
+    await this.#closeContexts();
+    await this.#model?.unload();
+    this.#model = null;
+  }
+
+  /** Figures that are no byte counts end a load; they would break the ledger's sums later. */
+  #assertMeasured(): void {
+    const stated = [this.residentBytes, this.hostBytes, ...this.parts.map((part) => part.bytes)];
+    if (!stated.every((bytes) => Number.isSafeInteger(bytes) && bytes >= 0)) throw new LeaseholdError('bytes_invalid', { field: 'hostBytes', value: this.hostBytes, minimum: 0 });
+  }
+
+  async #closeContexts(): Promise<void> {
+    for (const name of [...this.#contexts.keys()]) await this.closeContext(name);
+  }
+}
+
+/** A failed load could not be taken back: only the end of the process frees what it holds. */
+export class HeldBytesError extends Error {
+  override readonly name = 'HeldBytesError';
+
+  constructor(loadError: unknown, unloadError: unknown) {
+    super(`a failed load could not be undone: ${String(unloadError)}`, { cause: loadError });
+  }
+}

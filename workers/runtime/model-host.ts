@@ -1,0 +1,270 @@
+/** One model of this worker: its door, the calls at it, and what it holds. */
+import { LeaseholdError, type Limits, type ModelSpec, type ModelState } from '../../protocol/index.js';
+import type { Call } from './call.js';
+import { elapsedMs, nowUs } from './clock.js';
+import { cpuDevice } from './budget.js';
+import type { ControlChannel } from './control.js';
+import { createDoor, leaseOf, references, stepDoor, wakeAtUs, type Door, type DoorAction, type DoorAnswer, type DoorCommand } from './door.js';
+import type { Engine } from './engine.js';
+import { toError } from './failure.js';
+import { ModelMoves, type UntimedDoorEvent } from './model-moves.js';
+import { mostUrgent, type Waiting } from './model-room.js';
+import type { Reports } from './reports.js';
+import { deliver, runCall } from './run-call.js';
+
+export interface HostOptions {
+  readonly key: string;
+  readonly engine: Engine;
+  readonly device: string;
+  readonly channel: ControlChannel;
+  readonly reports: Reports;
+  readonly limits: Limits;
+  readonly answer: (command: DoorCommand, answer: DoorAnswer, host: ModelHost) => void;
+  /** Nothing is held and nobody is here. */
+  readonly onGone: (host: ModelHost) => void;
+  readonly fatal: (error: unknown) => void;
+}
+
+type StageText = Parameters<Call['stage']>;
+
+/** How long a call waits for a free context before a further one is asked for, and the pause after a refusal. */
+const growAfterUs = 50_000;
+const growPauseUs = 5_000_000;
+
+export class ModelHost {
+  readonly key: string;
+  readonly moves: ModelMoves;
+  readonly #options: HostOptions;
+  readonly #door: Door;
+  readonly #calls = new Map<number, Call>();
+  readonly #events: UntimedDoorEvent[] = [];
+  #feeding = false;
+  #spec: ModelSpec | null = null;
+  #stage: StageText | null = null;
+  #wake: NodeJS.Timeout | null = null;
+  #toldUse = '';
+
+  constructor(options: HostOptions) {
+    this.#options = options;
+    this.key = options.key;
+    const { drainBatchMax, queuedCallsPerModelMax } = options.limits;
+    this.#door = createDoor({ drainBatchMax, queuedCallsMax: queuedCallsPerModelMax, growAfterUs, growPauseUs });
+    this.moves = new ModelMoves({
+      ...options,
+      spec: () => this.#specOrThrow(),
+      waiting: () => this.#waiting(),
+      state: () => this.#door.residency.kind,
+      feed: (event) => { this.feed(event); },
+      stage: (...stage) => { this.#tellStage(stage); },
+      loaded: (loadMs, explain) => { this.#loadedFor(loadMs, explain); },
+    });
+  }
+
+  get lease(): string | null {
+    return leaseOf(this.#door);
+  }
+
+  get residentBytes(): number {
+    return this.moves.held.residentBytes;
+  }
+
+  get inFlight(): number {
+    return this.#door.begun.size;
+  }
+
+  /** Calls that hold a reference, queued ones too. */
+  get references(): number {
+    return references(this.#door);
+  }
+
+  /** As the broker is told; null while nothing is held and nothing is on its way. */
+  get state(): ModelState | null {
+    const { residency } = this.#door;
+    const { held } = this.moves;
+    if (residency.kind === 'absent') return null;
+    return {
+      model: this.key, lease: this.lease, device: this.#options.device, state: residency.kind,
+      residentBytes: held.residentBytes, hostBytes: held.hostBytes, inFlight: this.inFlight, parkable: held.parkable,
+    };
+  }
+
+  /** A call arrives. Its options of the model count from now on; what is loaded does not change by them. */
+  arrive(call: Call): void {
+    this.#spec = call.spec;
+    this.#calls.set(call.id, call);
+    this.feed({ type: 'call_arrived', call: call.forDoor(), parallel: call.spec.embedding ? 1 : call.spec.parallel });
+    if (this.#stage !== null && this.#door.queue.some(({ id }) => id === call.id)) call.stage(...this.#stage);
+    this.moves.room.raise();
+  }
+
+  /** Its caller left, or its deadline passed. A begun call is answered when the engine has stopped, or at the latest after cancelWithinMs. */
+  leave(call: Call): void {
+    if (!this.#door.begun.has(call.id)) {
+      this.feed({ type: 'call_cancelled', call: call.id });
+      call.finishLeft();
+      return;
+    }
+    setTimeout(() => { call.finishLeft(); }, this.#options.limits.cancelWithinMs).unref();
+  }
+
+  /** The call’s final answer has left. */
+  finished(call: Call): void {
+    this.#calls.delete(call.id);
+    this.#goneWhenIdle();
+  }
+
+  command(command: DoorCommand): void {
+    this.feed({ type: 'command_arrived', command });
+  }
+
+  cancelCommand(command: number): void {
+    this.feed({ type: 'command_cancelled', command });
+  }
+
+  /** Takes no more calls, ends those that are here, and leaves the card. */
+  close(): void {
+    for (const call of this.#calls.values()) call.leave(new LeaseholdError('shutting_down', { what: 'The worker' }));
+    this.feed({ type: 'closed' });
+    this.#goneWhenIdle();
+  }
+
+  /** One event after the other: what an action causes at once waits its turn. */
+  feed(event: UntimedDoorEvent): void {
+    this.#events.push(event);
+    if (this.#feeding) return;
+    this.#feeding = true;
+    try {
+      for (let next = this.#events.shift(); next !== undefined; next = this.#events.shift()) {
+        for (const action of stepDoor(this.#door, { ...next, atUs: nowUs() })) this.#perform(action);
+      }
+    } finally {
+      this.#feeding = false;
+    }
+    this.#afterStep();
+  }
+
+  #perform(action: DoorAction): void {
+    switch (action.type) {
+      case 'ask':
+        void this.moves.ask(action);
+        return;
+      case 'withdraw':
+        this.moves.withdraw();
+        return;
+      case 'load':
+        void this.moves.load(action);
+        return;
+      case 'abort_load':
+        this.moves.abortLoad();
+        return;
+      case 'begin':
+        this.#begin(action.call, action.slot);
+        return;
+      case 'fail':
+        for (const id of action.calls) this.#calls.get(id)?.fail(toError(action.failure, this.key));
+        return;
+      case 'answer':
+        this.#options.answer(action.command, action.answer, this);
+        return;
+      case 'move':
+        void this.moves.move(action);
+        return;
+      case 'release':
+        this.moves.release(action.lease, action.cause, action.failure);
+        return;
+      case 'ask_context':
+        void this.moves.openContext(action);
+        return;
+      case 'withdraw_context':
+        this.moves.withdrawContext();
+        return;
+      case 'close_context':
+        void this.moves.closeContext(action);
+        return;
+    }
+  }
+
+  #begin(id: number, slot: string | null): void {
+    const call = this.#calls.get(id);
+    if (call === undefined) throw new LeaseholdError('internal', { reason: `call ${String(id)} began and is not here` });
+    call.beganAtUs = nowUs();
+    void this.#run(call, slot);
+  }
+
+  async #run(call: Call, slot: string | null): Promise<void> {
+    const { unreadStreamMs } = this.#options.limits;
+    const { held } = this.moves;
+    const outcome = await runCall(call, held.model, held.context(slot), unreadStreamMs);
+    this.feed({ type: 'call_ended', call: call.id });
+    await deliver(call, outcome, unreadStreamMs);
+  }
+
+  #waiting(): Waiting | null {
+    return mostUrgent(this.#queued());
+  }
+
+  #queued(): Call[] {
+    return this.#door.queue.map(({ id }) => this.#calls.get(id)).filter((call) => call !== undefined);
+  }
+
+  #tellStage(stage: StageText): void {
+    this.#stage = stage;
+    for (const call of this.#queued()) call.stage(...stage);
+  }
+
+  /** Those who waited for this load learn what it cost them, and which record explains it. */
+  #loadedFor(loadMs: number, explain: string | null): void {
+    const now = nowUs();
+    for (const call of this.#queued()) {
+      call.loadMs = Math.min(loadMs, elapsedMs(call.arrivedAtUs, now));
+      call.explain = explain;
+    }
+  }
+
+  #specOrThrow(): ModelSpec {
+    if (this.#spec === null) throw new LeaseholdError('internal', { reason: `${this.key} has no description yet` });
+    return this.#spec;
+  }
+
+  #afterStep(): void {
+    const { residency, underway, queue } = this.#door;
+    if (residency.kind === 'absent' || queue.length === 0) this.#stage = null;
+    else if (residency.kind === 'resident') this.#tellStage(['queued', null, underway === null ? 'waiting for a free context' : 'the model makes room for another', null]);
+    this.#reportUse();
+    this.#setWake();
+    this.#goneWhenIdle();
+  }
+
+  #reportUse(): void {
+    const { lease } = this;
+    const told = `${lease ?? ''} ${String(this.inFlight)} ${String(this.#door.queue.length)}`;
+    if (told === this.#toldUse) return;
+    this.#toldUse = told;
+    if (lease !== null) this.#options.reports.use(this.key, lease, this.inFlight, this.#door.queue.length);
+  }
+
+  #setWake(): void {
+    if (this.#wake !== null) clearTimeout(this.#wake);
+    this.#wake = null;
+    const atUs = wakeAtUs(this.#door);
+    if (atUs === null) return;
+    const delayMs = Math.min(Math.max(1, Math.ceil((atUs - nowUs()) / 1000)), 2 ** 31 - 1);
+    this.#wake = setTimeout(() => { this.feed({ type: 'ticked' }); }, delayMs);
+    this.#wake.unref();
+  }
+
+  #goneWhenIdle(): void {
+    const door = this.#door;
+    const busy = this.#feeding || this.#events.length > 0 || this.#calls.size > 0 || references(door) > 0 || door.underway !== null || door.later.length > 0;
+    // What could not be unloaded goes with the process: a worker that is closing need not wait for it.
+    const stuck = door.closed && door.residency.kind === 'unloading' && door.residency.stuck;
+    if (busy || (door.residency.kind !== 'absent' && !stuck)) return;
+    this.#options.reports.forget(this.key);
+    this.#options.onGone(this);
+  }
+}
+
+/** The card that models of this worker are loaded on: the first it sees, else the pseudo-card (D18). */
+export function deviceOf(cards: readonly { readonly device: string }[]): string {
+  return cards[0]?.device ?? cpuDevice;
+}

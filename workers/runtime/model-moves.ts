@@ -1,0 +1,231 @@
+/**
+ * What a door wants done, done: ask, load, move, open and close contexts. Each
+ * operation ends by one event back to the door; none of them rejects, and what
+ * the engine throws becomes a failure with a code.
+ */
+import { LeaseholdError, type LeasePart, type ResidencyState } from '../../protocol/index.js';
+import { elapsedMs, nowUs } from './clock.js';
+import type { DoorAction, DoorEvent, FirstContext } from './door-types.js';
+import { toError, toFailure } from './failure.js';
+import { HeldBytesError, HeldModel } from './held-model.js';
+import { ModelRoom, type RoomOptions } from './model-room.js';
+import type { Reports } from './reports.js';
+
+type Act<T extends DoorAction['type']> = Extract<DoorAction, { readonly type: T }>;
+type WithoutTime<E> = E extends unknown ? Omit<E, 'atUs'> : never;
+export type UntimedDoorEvent = WithoutTime<DoorEvent>;
+
+export interface MovesOptions extends RoomOptions {
+  readonly reports: Reports;
+  readonly state: () => ResidencyState;
+  readonly feed: (event: UntimedDoorEvent) => void;
+  readonly loaded: (loadMs: number, explain: string | null) => void;
+  /** Bytes are held that nothing in this process can free any more. */
+  readonly fatal: (error: unknown) => void;
+}
+
+export class ModelMoves {
+  readonly held: HeldModel;
+  readonly room: ModelRoom;
+  readonly #options: MovesOptions;
+  #lease: string | null = null;
+  #asking = new AbortController();
+  #moving = new AbortController();
+  #growing = new AbortController();
+
+  constructor(options: MovesOptions) {
+    this.#options = options;
+    this.held = new HeldModel(options.engine, options.device);
+    this.room = new ModelRoom(options, this.held);
+  }
+
+  // ── Room ───────────────────────────────────────────────────────────────
+
+  async ask(action: Act<'ask'>): Promise<void> {
+    const { signal } = this.#asking = new AbortController();
+    const { feed, key } = this.#options;
+    try {
+      const grant = await this.room.forModel(action.lease, action.context, signal);
+      if (signal.aborted) {
+        this.giveBack(grant);
+        return;
+      }
+      this.#lease = grant.lease;
+      feed({ type: 'load_granted', lease: grant.lease });
+    } catch (error) {
+      if (!signal.aborted) feed({ type: 'load_denied', failure: toFailure(error, 'load_failed', key) });
+    }
+  }
+
+  withdraw(): void {
+    this.#asking.abort();
+  }
+
+  /** A grant that nobody wants any more. One that extends a lease we hold is taken, and undone by saying what is held. */
+  giveBack(grant: { readonly lease: string }): void {
+    if (grant.lease !== this.#lease) {
+      this.release(grant.lease, 'unused', null);
+      return;
+    }
+    this.#options.channel.send({ type: 'loading', lease: grant.lease });
+    this.report(this.#options.state(), this.held.parts);
+  }
+
+  release(lease: string, cause: Act<'release'>['cause'], failure: Act<'release'>['failure']): void {
+    if (this.#lease === lease) this.#lease = null;
+    this.#options.reports.flushUse();
+    const why = failure === null ? null : { code: failure.code, message: toError(failure, this.#options.key).message };
+    this.#options.channel.send({ type: 'release_lease', lease, cause, failure: why });
+  }
+
+  // ── Loading ────────────────────────────────────────────────────────────
+
+  async load(action: Act<'load'>): Promise<void> {
+    const { channel, key, feed } = this.#options;
+    const { signal } = this.#moving = new AbortController();
+    const startedUs = nowUs();
+    const progress = (fraction: number | null): void => { this.#options.stage('loading', fraction, `loading ${key}`, this.room.explain); };
+    channel.send({ type: 'loading', lease: action.lease });
+    progress(null);
+    try {
+      await this.held.load(this.#options.spec(), action.context, progress, signal);
+    } catch (error) {
+      this.#lease = null;
+      if (error instanceof HeldBytesError) this.#options.fatal(error);
+      else feed({ type: 'load_failed', failure: this.#loadFailure(error), freedBytes: 0, hostBytes: 0 });
+      return;
+    }
+    this.#loaded(startedUs);
+    feed({ type: 'load_done', parkable: this.held.parkable, partial: this.held.partial, slots: this.held.slots });
+  }
+
+  abortLoad(): void {
+    this.#moving.abort(new LeaseholdError('request_cancelled', { what: `Loading ${this.#options.key}` }));
+  }
+
+  #loadFailure(error: unknown): ReturnType<typeof toFailure> {
+    const failure = toFailure(error, 'load_failed', this.#options.key);
+    const wantedBytes = Number(failure.details['wantedBytes']);
+    if (failure.code === 'out_of_memory' && Number.isSafeInteger(wantedBytes) && wantedBytes > 0) this.room.refusedBytes = wantedBytes;
+    return failure;
+  }
+
+  #loaded(startedUs: number): void {
+    const loadMs = elapsedMs(startedUs, nowUs());
+    this.room.refusedBytes = 0;
+    this.report('resident', this.held.parts, loadMs);
+    this.#options.loaded(loadMs, this.room.explain);
+    this.room.explain = null;
+  }
+
+  // ── Moving ─────────────────────────────────────────────────────────────
+
+  async move(action: Act<'move'>): Promise<void> {
+    const before = this.held.residentBytes;
+    try {
+      await this.#moved(action);
+      const residentBytes = this.held.residentBytes;
+      const { hostBytes, slots } = this.held;
+      if (action.target === 'none' && action.bytes === null) this.#lease = null;
+      this.#options.feed({ type: 'move_done', freedBytes: Math.max(0, before - residentBytes), residentBytes, hostBytes, slots });
+    } catch (error) {
+      const failure = toFailure(error, 'move_failed', this.#options.key);
+      const left = action.bytes !== null ? 'resident' : this.#left(action.target);
+      this.report(left === 'stuck' ? 'unloading' : left, left === 'resident' ? this.held.parts : null);
+      this.#options.feed({ type: 'move_failed', failure, residentBytes: this.held.residentBytes, left, slots: this.held.slots });
+    }
+  }
+
+  async #moved(action: Act<'move'>): Promise<void> {
+    const { key } = this.#options;
+    if (action.target === 'device') {
+      await this.#resumed(action);
+    } else if (action.bytes !== null) {
+      this.report('parking', null);
+      await this.held.freePart(action.bytes);
+      // What the parts were stays the most that they may be: a part that is freed is a claim to be seen, not a smaller model.
+      this.report('resident', null);
+    } else if (action.target === 'host') {
+      this.report('parking', null);
+      await this.held.park();
+    } else {
+      this.report('unloading', null);
+      this.#options.stage('waiting', null, `${key} is being unloaded; it will be loaded again`, null);
+      await this.held.unload();
+    }
+  }
+
+  async #resumed(action: Act<'move'>): Promise<void> {
+    const { channel, key } = this.#options;
+    const { signal } = this.#moving = new AbortController();
+    const startedUs = nowUs();
+    channel.send({ type: 'loading', lease: action.lease });
+    this.report('resuming', null);
+    this.#options.stage('resuming', null, `bringing ${key} back to ${this.#options.device}`, this.room.explain);
+    if (action.context === null) throw new LeaseholdError('internal', { reason: 'a return without a context' });
+    await this.held.resume(action.context, signal);
+    this.#loaded(startedUs);
+  }
+
+  #left(target: 'host' | 'none' | 'device'): 'resident' | 'parked' | 'stuck' {
+    if (target === 'none') return 'stuck';
+    if (target === 'host') return 'resident';
+    return this.held.hostBytes > 0 && this.held.residentBytes === 0 ? 'parked' : 'stuck';
+  }
+
+  // ── Contexts ───────────────────────────────────────────────────────────
+
+  async openContext(action: Act<'ask_context'>): Promise<void> {
+    const { feed, key } = this.#options;
+    const context: FirstContext = { name: action.name, tokens: action.tokens };
+    const { signal } = this.#growing = new AbortController();
+    try {
+      await this.room.forContext(action.lease, context, signal);
+      await this.#contextOpened(action.lease, context, signal);
+      feed({ type: 'context_opened', name: context.name, tokens: context.tokens });
+    } catch (error) {
+      // A grant that crossed our taking it back still counts it.
+      this.held.neverOpened(context.name);
+      feed({ type: 'context_refused', failure: toFailure(error, 'load_failed', key) });
+    }
+  }
+
+  withdrawContext(): void {
+    this.#growing.abort(new LeaseholdError('request_cancelled', { what: `A context of ${this.#options.key}` }));
+  }
+
+  /** Opened, or not: either way the lease is told what there is. */
+  async #contextOpened(lease: string, context: FirstContext, signal: AbortSignal): Promise<void> {
+    this.#options.channel.send({ type: 'loading', lease });
+    try {
+      signal.throwIfAborted();
+      await this.held.openContext(context, signal);
+    } catch (error) {
+      this.held.neverOpened(context.name);
+      throw error;
+    } finally {
+      this.report('resident', this.held.parts);
+    }
+  }
+
+  /** A context that cannot be closed leaves the model with bytes that nobody accounts for: that ends the process. */
+  async closeContext(action: Act<'close_context'>): Promise<void> {
+    try {
+      await this.held.closeContext(action.name);
+    } catch (error) {
+      this.#options.fatal(error);
+      return;
+    }
+    this.report('resident', this.held.parts);
+    this.#options.feed({ type: 'context_closed', name: action.name });
+  }
+
+  // ── Reports ────────────────────────────────────────────────────────────
+
+  report(state: ResidencyState, parts: readonly LeasePart[] | null, loadMs: number | null = null): void {
+    if (this.#lease === null) return;
+    const { residentBytes, hostBytes } = this.held;
+    if (state === 'resident' && parts !== null) this.held.toldGone();
+    this.#options.reports.residency({ lease: this.#lease, model: this.#options.key, state, residentBytes, hostBytes, parts, loadMs });
+  }
+}

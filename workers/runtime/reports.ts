@@ -1,0 +1,93 @@
+/**
+ * Reports to the ledger: residency (acknowledged) and use (absolute counts).
+ * Use is coalesced, but never left behind by an answer; residency is flushed,
+ * bounded, before a caller hears of its call's end (D25).
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { LeaseholdError, type LeasePart, type ResidencyState } from '../../protocol/index.js';
+import type { ControlChannel } from './control.js';
+
+export interface ResidencyReport {
+  readonly lease: string;
+  readonly model: string;
+  readonly state: ResidencyState;
+  readonly residentBytes: number;
+  readonly hostBytes: number;
+  readonly parts: readonly LeasePart[] | null;
+  readonly loadMs: number | null;
+}
+
+interface UseReport {
+  readonly lease: string;
+  readonly inFlight: number;
+  readonly queued: number;
+}
+
+export interface ReportsOptions {
+  readonly residencyFlushMs: number;
+  /** An acknowledgement later than this is given up. */
+  readonly acknowledgeMs: number;
+  readonly onRefused: (report: ResidencyReport, error: LeaseholdError) => void;
+}
+
+export class Reports {
+  readonly #channel: ControlChannel;
+  readonly #options: ReportsOptions;
+  readonly #unacknowledged = new Set<Promise<void>>();
+  readonly #use = new Map<string, UseReport>();
+  readonly #toldUse = new Map<string, string>();
+  #scheduled: NodeJS.Immediate | null = null;
+  #seq = 0;
+
+  constructor(channel: ControlChannel, options: ReportsOptions) {
+    this.#channel = channel;
+    this.#options = options;
+  }
+
+  /** Sends a report; the ledger takes it in before what is sent after it. */
+  residency(report: ResidencyReport): void {
+    if (!this.#channel.open) return;
+    this.#seq += 1;
+    const acknowledged = this.#channel
+      .request({ type: 'residency', seq: this.#seq, ...report }, { timeoutMs: this.#options.acknowledgeMs })
+      .then(() => undefined, (error: unknown) => { this.#options.onRefused(report, LeaseholdError.from(error)); })
+      .finally(() => this.#unacknowledged.delete(acknowledged));
+    this.#unacknowledged.add(acknowledged);
+  }
+
+  /** Notes how a model is used now; told soon, once for all changes of one turn of the loop. */
+  use(model: string, lease: string, inFlight: number, queued: number): void {
+    this.#use.set(model, { lease, inFlight, queued });
+    this.#scheduled ??= setImmediate(() => { this.flushUse(); });
+  }
+
+  /** Tells at once what was noted. To be called before any answer. */
+  flushUse(): void {
+    if (this.#scheduled !== null) clearImmediate(this.#scheduled);
+    this.#scheduled = null;
+    for (const [model, use] of this.#use) {
+      const text = JSON.stringify(use);
+      if (this.#toldUse.get(model) === text) continue;
+      this.#toldUse.set(model, text);
+      this.#seq += 1;
+      this.#channel.send({ type: 'in_use', seq: this.#seq, model, ...use });
+    }
+    this.#use.clear();
+  }
+
+  /** A model that is gone leaves nothing behind here. */
+  forget(model: string): void {
+    this.#use.delete(model);
+    this.#toldUse.delete(model);
+  }
+
+  /** Resolves when all residency reports are acknowledged, or `residencyFlushMs` has passed. */
+  async flush(): Promise<void> {
+    this.flushUse();
+    if (this.#unacknowledged.size === 0) return;
+    const late = new AbortController();
+    const patience = sleep(this.#options.residencyFlushMs, undefined, { signal: late.signal }).catch(() => undefined);
+    await Promise.race([Promise.all(this.#unacknowledged), patience]);
+    late.abort();
+  }
+}

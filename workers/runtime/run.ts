@@ -1,0 +1,103 @@
+/** A worker as a process: environment, signals, the broker’s end, and how each ending looks from outside. */
+import { readFileSync, writeSync } from 'node:fs';
+import type { LeaseholdError } from '../../protocol/index.js';
+import { connect } from '../../protocol/node/index.js';
+import { attachWorker, type AttachedWorker } from './attach.js';
+import type { Engine } from './engine.js';
+import { readEnvironment } from './environment.js';
+
+/** An exception that nobody caught: one engine’s fault takes one worker down. */
+const exitUncaught = 70;
+/** The broker is gone. */
+const exitBrokerLost = 69;
+/** The models could not be unloaded within the grace. */
+const exitGracePassed = 75;
+
+/**
+ * Runs `engine` as a worker of the broker that started this process; resolves
+ * when the broker has accepted it. Ends the process: with 0 after `shutdown`
+ * or SIGTERM, 69 with all its children when the broker is gone, 70 on an
+ * exception that nobody caught or a start that failed.
+ */
+export async function runWorker(engine: Engine): Promise<void> {
+  // Before anything else: a signal during the start must already find its handler (B86).
+  const end = new Ending();
+  process.on('SIGTERM', () => { end.gracefully(null, 'SIGTERM'); });
+  process.on('uncaughtException', (error) => { end.fatally(error); });
+  process.on('unhandledRejection', (error) => { end.fatally(error); });
+  // Nobody reads any more when the broker is dead (D38); its connection's end is what ends us.
+  process.stdout.on('error', () => undefined);
+  process.stderr.on('error', () => undefined);
+  try {
+    const environment = readEnvironment(process.env);
+    end.graceMs = environment.limits.terminateGraceMs;
+    const stream = await connect({ path: environment.socketPath, timeoutMs: environment.limits.helloTimeoutMs });
+    end.attached(await attachWorker({
+      engine, environment, stream,
+      onShutdown: (graceMs, reason) => { end.gracefully(graceMs, reason); },
+      onLost: (error) => { end.brokerLost(error); },
+      fatal: (error) => { end.fatally(error); },
+    }));
+  } catch (error) {
+    end.fatally(error);
+  }
+}
+
+/** The one way out. The first ending decides, save that a fatal one overrides a graceful one. */
+class Ending {
+  graceMs = 5_000;
+  #attached: AttachedWorker | null = null;
+  #asked = false;
+
+  attached(worker: AttachedWorker): void {
+    this.#attached = worker;
+    if (this.#asked) this.#close(worker);
+  }
+
+  gracefully(graceMs: number | null, reason: string): void {
+    if (this.#asked) return;
+    this.#asked = true;
+    this.#attached?.log.line('info', 'ending', { reason });
+    setTimeout(() => {
+      report(`not everything was unloaded within ${String(graceMs ?? this.graceMs)} ms`);
+      process.exit(exitGracePassed);
+    }, graceMs ?? this.graceMs).unref();
+    // Still starting: there is nothing to unload, and the start is not waited for.
+    if (this.#attached === null) process.exit(0);
+    this.#close(this.#attached);
+  }
+
+  brokerLost(error: LeaseholdError): void {
+    report(`the broker is gone: ${error.message}`);
+    endChildren();
+    process.exit(exitBrokerLost);
+  }
+
+  fatally(error: unknown): void {
+    report(error instanceof Error ? error.stack ?? error.message : String(error));
+    process.exit(exitUncaught);
+  }
+
+  #close(worker: AttachedWorker): void {
+    worker.close().then(() => process.exit(0), (error: unknown) => { this.fatally(error); });
+  }
+}
+
+/** One line for the obituary; synchronous, since the process is about to end. */
+function report(text: string): void {
+  try {
+    writeSync(2, `leasehold worker: ${text}\n`);
+  } catch (error) {
+    // stderr is a closed pipe when the broker is dead: there is nobody left to tell.
+    if ((error as NodeJS.ErrnoException).code !== 'EPIPE') throw error;
+  }
+}
+
+/** Ends the process group that we lead, ourselves included. Where we lead none, the broker's guard ends our descendants. */
+function endChildren(): void {
+  if (process.platform !== 'linux') return;
+  const stat = readFileSync('/proc/self/stat', 'utf8');
+  // Fields after the last parenthesis: state, parent, group.
+  const group = Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[2]);
+  if (group === process.pid) process.kill(-group, 'SIGKILL');
+}

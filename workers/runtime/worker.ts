@@ -1,0 +1,256 @@
+/** A worker: its models by key, the broker’s commands to them, and the calls of its callers. */
+import { LeaseholdError, type ControlMessage, type Limits, type ModelState } from '../../protocol/index.js';
+import { errorMessage } from '../../protocol/node/index.js';
+import { Announcer } from './announcer.js';
+import { Call, type CallRequest } from './call.js';
+import { nowUs } from './clock.js';
+import type { Control, ControlChannel } from './control.js';
+import type { DoorAnswer, DoorCommand } from './door.js';
+import type { Engine, VisibleCard } from './engine.js';
+import { toError } from './failure.js';
+import type { WorkerLog } from './log.js';
+import { ModelHost, deviceOf } from './model-host.js';
+import type { CallerLink } from './outbox.js';
+import { Reports } from './reports.js';
+import { checkRequest } from './run-call.js';
+
+export interface WorkerOptions {
+  readonly engine: Engine;
+  readonly cards: readonly VisibleCard[];
+  readonly channel: ControlChannel;
+  readonly generation: string;
+  readonly limits: Limits;
+  readonly log: WorkerLog;
+  /** The broker wants it to end, within that time. */
+  readonly onShutdown: (graceMs: number, reason: string) => void;
+  readonly fatal: (error: unknown) => void;
+}
+
+export class Worker {
+  readonly #options: WorkerOptions;
+  readonly #device: string;
+  readonly #hosts = new Map<string, ModelHost>();
+  readonly #reports: Reports;
+  readonly #announcer = new Announcer(() => this.#states());
+  /** Which model each open command is for, so that a cancel finds it. */
+  readonly #commands = new Map<number, ModelHost>();
+  /** Open commands that take no word before their answer. */
+  readonly #curt = new Set<number>();
+  #calls = 0;
+  #draining = false;
+  #onEmpty: (() => void) | null = null;
+
+  constructor(options: WorkerOptions) {
+    this.#options = options;
+    this.#device = deviceOf(options.cards);
+    this.#reports = new Reports(options.channel, {
+      residencyFlushMs: options.limits.residencyFlushMs,
+      acknowledgeMs: options.limits.requestDeadlineMs,
+      onRefused: (report, error) => {
+        // The connection’s end is told elsewhere, once.
+        if (!options.channel.open) return;
+        const { model, state } = report;
+        options.log.line('warn', 'a residency report was refused', { model, state, code: error.code, reason: error.message });
+      },
+    });
+  }
+
+  /** Bytes held now on the card, for heartbeats: instantaneous, and only our own (R54). */
+  get reserved(): { readonly device: string; readonly bytes: number }[] {
+    const bytes = [...this.#hosts.values()].reduce((sum, host) => sum + host.residentBytes, 0);
+    return bytes === 0 ? [] : [{ device: this.#device, bytes }];
+  }
+
+  get inFlight(): number {
+    return [...this.#hosts.values()].reduce((sum, host) => sum + host.inFlight, 0);
+  }
+
+  get references(): number {
+    return [...this.#hosts.values()].reduce((sum, host) => sum + host.references, 0);
+  }
+
+  // ── Calls ──────────────────────────────────────────────────────────────
+
+  /** Takes a call of a caller in. Whatever happens, it gets exactly one final answer, unless its caller is gone. */
+  call(request: CallRequest, link: CallerLink, onFinished: (call: Call) => void): Call {
+    this.#calls += 1;
+    const { limits, engine } = this.#options;
+    const call: Call = new Call({
+      id: this.#calls, request, link, creditTokensMax: limits.creditTokensMax,
+      beforeFinal: () => this.#reports.flush(),
+      onLeave: () => { this.#hosts.get(request.model.key)?.leave(call); },
+      onFinished: () => {
+        this.#hosts.get(request.model.key)?.finished(call);
+        onFinished(call);
+      },
+    });
+    const refusal = this.#draining ? new LeaseholdError('shutting_down', { what: 'The worker' })
+      : request.model.engine !== engine.name ? new LeaseholdError('engine_unknown', { engine: request.model.engine, known: engine.name })
+        : checkRequest(call);
+    if (refusal !== null) call.fail(refusal);
+    else this.#host(request.model.key).arrive(call);
+    return call;
+  }
+
+  #host(key: string): ModelHost {
+    const present = this.#hosts.get(key);
+    if (present !== undefined) return present;
+    const { engine, channel, limits, fatal } = this.#options;
+    const host = new ModelHost({
+      key, engine, channel, limits, fatal, device: this.#device, reports: this.#reports,
+      answer: (command, answer, of) => { this.#answer(command, answer, of); },
+      onGone: (gone) => {
+        if (this.#hosts.get(key) === gone) this.#hosts.delete(key);
+        if (this.#hosts.size === 0) this.#onEmpty?.();
+      },
+    });
+    this.#hosts.set(key, host);
+    return host;
+  }
+
+  // ── Commands ───────────────────────────────────────────────────────────
+
+  /** Takes a message of the broker. Every request is answered at once or, once begun, when it is done. */
+  take(message: ControlMessage): void {
+    switch (message.type) {
+      case 'model_to_device':
+        this.#move(message);
+        return;
+      case 'trim_host':
+        this.#trim(message);
+        return;
+      case 'cancel':
+        this.#commands.get(message.target)?.cancelCommand(message.target);
+        return;
+      case 'recall_lease':
+        // A grant that came just before may still be on its way to the model’s door, within this turn.
+        setImmediate(() => { this.#recall(message); });
+        return;
+      case 'list_models':
+        this.#reports.flushUse();
+        this.#options.channel.send({ type: 'models', id: message.id, ...this.#announcer.full() });
+        return;
+      case 'drain':
+        this.#draining = true;
+        this.#send({ type: 'ok', id: message.id });
+        return;
+      case 'shutdown':
+        this.#send({ type: 'ok', id: message.id });
+        this.#options.onShutdown(message.graceMs, message.reason);
+        return;
+      default:
+        if ('id' in message && message.id !== null) this.#refuse(message.type, message.id);
+    }
+  }
+
+  /** A final answer that nobody waits for: a grant among them is given back, so that no bytes stay charged for nobody. */
+  stray(message: ControlMessage): void {
+    if (message.type !== 'grant') return;
+    const holder = [...this.#hosts.values()].find((host) => host.lease === message.lease);
+    if (holder !== undefined) holder.moves.giveBack(message);
+    else this.#options.channel.send({ type: 'release_lease', lease: message.lease, cause: 'unused', failure: null });
+  }
+
+  #move(message: Control<'model_to_device'>): void {
+    const command: DoorCommand = {
+      id: message.id, lease: message.lease, target: message.target, bytes: message.bytes, when: message.when,
+      waiterSinceUs: message.waiterSinceUs, expiresAtUs: nowUs() + message.expiresMs * 1000,
+    };
+    const refusal = this.#wrongGeneration(message.generation);
+    const host = [...this.#hosts.values()].find((each) => each.lease === message.lease);
+    if (refusal !== null || host === undefined) {
+      const error = refusal ?? new LeaseholdError('lease_unknown', { lease: message.lease });
+      this.#curt.delete(message.id);
+      this.#send({ type: 'failed', id: message.id, code: error.code, message: error.message, residentBytes: refusal === null ? 0 : null });
+      return;
+    }
+    this.#commands.set(message.id, host);
+    host.command(command);
+  }
+
+  #wrongGeneration(generation: string): LeaseholdError | null {
+    const current = this.#options.generation;
+    return generation === current ? null : new LeaseholdError('generation_stale', { generation, current });
+  }
+
+  /** A parked model’s host copy is all of it: giving it back is unloading. Copies of resident models are the engine’s own. */
+  #trim(message: Control<'trim_host'>): void {
+    const host = [...this.#hosts.values()].find((each) => each.lease === message.lease);
+    if (host?.state?.state === 'parked' || host === undefined) {
+      const { id, lease, model, generation, expiresMs } = message;
+      this.#curt.add(id);
+      this.#move({
+        type: 'model_to_device', id, lease, model, generation, expiresMs, target: 'none', device: null, bytes: null, when: 'now',
+        waiterSinceUs: null, reason: 'trim_host',
+      });
+    } else if (host.references > 0) {
+      this.#send({ type: 'busy', id: message.id, inFlight: host.references });
+    } else {
+      this.#send({ type: 'unsupported', id: message.id, message: `${host.key} keeps no host copy that could be given back alone` });
+    }
+  }
+
+  #recall(message: Control<'recall_lease'>): void {
+    const begun = [...this.#hosts.values()].some((host) => host.lease === message.lease);
+    this.#send({ type: 'recalled', id: message.id, lease: message.lease, begun });
+  }
+
+  #answer(command: DoorCommand, answer: DoorAnswer, host: ModelHost): void {
+    const { id } = command;
+    if (answer.kind === 'draining') {
+      if (this.#curt.has(id)) return;
+      this.#reports.flushUse();
+      this.#options.channel.send({ type: 'draining', id, inFlight: answer.inFlight });
+      return;
+    }
+    this.#commands.delete(id);
+    this.#curt.delete(id);
+    const { residentBytes, hostBytes } = host.moves.held;
+    switch (answer.kind) {
+      case 'busy':
+        this.#send({ type: 'busy', id, inFlight: answer.inFlight });
+        return;
+      case 'unsupported':
+        this.#send({ type: 'unsupported', id, message: answer.reason });
+        return;
+      case 'failed': {
+        const error = toError(answer.failure, host.key);
+        this.#send({ type: 'failed', id, code: answer.failure.code, message: error.message, residentBytes: answer.residentBytes ?? residentBytes });
+        return;
+      }
+      case 'done':
+        this.#send({ type: 'done', id, target: answer.target, freedBytes: answer.freedBytes, residentBytes: answer.residentBytes, hostBytes: answer.hostBytes });
+        return;
+      case 'already':
+        this.#send({ type: 'done', id, target: answer.target, freedBytes: 0, residentBytes, hostBytes });
+        return;
+    }
+  }
+
+  /** An answer of ours: what is used is told before it, what has changed rides on it. */
+  #send(answer: Control<'ok' | 'recalled' | 'done' | 'busy' | 'unsupported' | 'failed'>): void {
+    this.#reports.flushUse();
+    this.#options.channel.send({ ...answer, newModels: this.#announcer.next() });
+  }
+
+  #refuse(type: string, id: number): void {
+    const error = new LeaseholdError('message_unexpected', { type, reason: 'a worker does not serve it' });
+    const message = errorMessage('control', id, error) as Control<'error'>;
+    this.#options.channel.send({ ...message, newModels: this.#announcer.next() });
+  }
+
+  #states(): ModelState[] {
+    return [...this.#hosts.values()].map((host) => host.state).filter((state) => state !== null);
+  }
+
+  // ── The end ────────────────────────────────────────────────────────────
+
+  /** Ends all calls, unloads everything; resolves when nothing is held any more that can be freed here. */
+  async close(): Promise<void> {
+    this.#draining = true;
+    const empty = new Promise<void>((resolve) => { this.#onEmpty = resolve; });
+    for (const host of this.#hosts.values()) host.close();
+    if (this.#hosts.size > 0) await empty;
+    await this.#reports.flush();
+  }
+}

@@ -1,0 +1,82 @@
+/** An engine without an engine: it estimates, loads, answers and fails as its models' scripts say. */
+import { LeaseholdError, type LeasePart, type ModelSpec } from '../../protocol/index.js';
+import type { CardAllocation, Engine, EngineCapabilities, EngineContext, Estimate, LoadedModel } from '../runtime/engine.js';
+import { Faults } from './faults.js';
+import { misbehave } from './misbehave.js';
+import { SimulatedModel, pause, type Take } from './model.js';
+import { processDefaults, readModelScript, type ModelScript, type ProcessScript } from './script.js';
+
+export class SimulatedEngine implements Engine {
+  readonly name: string = 'simulated';
+  readonly versions = { simulated: '1' };
+  readonly capabilities: EngineCapabilities;
+  floors: readonly { readonly device: string; readonly bytes: number }[] = [];
+  readonly #process: ProcessScript;
+  /** By model: a fault that strikes once strikes once in this process, however often the model is loaded. */
+  readonly #faults = new Map<string, Faults>();
+  readonly #residual = new Map<string, CardAllocation | null>();
+  #context: EngineContext | null = null;
+
+  constructor(script: Partial<ProcessScript> = {}) {
+    this.#process = { ...processDefaults, ...script };
+    this.capabilities = { park: true, partial: this.#process.partial, embed: true, profilesFreeMemory: this.#process.profilesFreeMemory };
+  }
+
+  async start(context: EngineContext): Promise<void> {
+    this.#context = context;
+    const { floorBytes } = this.#process;
+    this.floors = floorBytes === null ? [] : context.cards.map(({ device }) => ({ device, bytes: floorBytes }));
+    await misbehave(this.#process, context);
+    await pause(this.#process.startMs);
+    await new Faults(this.#process.faults).strike('start');
+  }
+
+  async estimate(spec: ModelSpec, signal: AbortSignal): Promise<Estimate> {
+    const script = await readModelScript(spec);
+    await this.#faultsOf(spec, script).strike('estimate');
+    await pause(script.estimateMs, signal);
+    if (script.sizeUnknown) throw new LeaseholdError('estimate_unknown', { model: spec.key, reason: 'its script says so' });
+    return {
+      parts: parts(script),
+      contextBytes: (tokens) => (spec.embedding ? 0 : Math.ceil(script.contextBytesPerToken * tokens)),
+      peakBytes: script.loadPeakBytes,
+      source: 'estimated',
+      parkable: script.parkable,
+    };
+  }
+
+  async load(spec: ModelSpec, device: string, progress: (fraction: number | null) => void, signal: AbortSignal): Promise<LoadedModel> {
+    const script = await readModelScript(spec);
+    const take = this.#takeOn(device);
+    await this.#takeResidual(device, take);
+    const model = new SimulatedModel({ key: spec.key, device, script, faults: this.#faultsOf(spec, script), take });
+    await model.load(script.loadMs, 'load', progress, signal);
+    return model;
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  #faultsOf(spec: ModelSpec, script: ModelScript): Faults {
+    const present = this.#faults.get(spec.key) ?? new Faults(script.faults);
+    this.#faults.set(spec.key, present);
+    return present;
+  }
+
+  #takeOn(device: string): Take {
+    const context = this.#context;
+    const simulated = context?.cards.find((card) => card.device === device)?.simulated === true;
+    return async (bytes) => (context !== null && simulated && bytes > 0 ? context.allocator.allocate(device, bytes) : null);
+  }
+
+  async #takeResidual(device: string, take: Take): Promise<void> {
+    if (this.#process.residualBytes === 0 || this.#residual.has(device)) return;
+    this.#residual.set(device, await take(this.#process.residualBytes));
+  }
+}
+
+function parts(script: ModelScript): LeasePart[] {
+  const weights: LeasePart = { name: 'weights', kind: 'weights', bytes: script.weightsBytes, upFront: true };
+  return script.computeBytes === 0 ? [weights] : [weights, { name: 'compute', kind: 'compute', bytes: script.computeBytes, upFront: true }];
+}
