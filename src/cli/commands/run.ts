@@ -1,0 +1,124 @@
+/** `leasehold run`: one question, its answer on stdout as it comes, what is going on on stderr. */
+import { existsSync } from 'node:fs';
+import { basename, extname, resolve } from 'node:path';
+import { LeaseholdError, type ChatMessage, type RequestClass } from '../../../protocol/index.js';
+import type { OrchestratorOptions } from '../../orchestrator/options.js';
+import { tinyModels } from '../../orchestrator/shipped-models.js';
+import type { GenerateInput, GenerateOptions, Orchestrator } from '../../orchestrator/types.js';
+import { decimal, duration, seed, wholeNumber } from '../arguments.js';
+import { stoppable, withOrchestrator, type CommandContext } from '../context.js';
+import { exitCodes } from '../exit-codes.js';
+import { writeJson } from '../report.js';
+import { createStatusLine, noStatusLine } from '../terminal/progress.js';
+import { createNames } from '../views/names.js';
+import { JsonAnswer, TextAnswer, summary } from './answer.js';
+import { readPrompt } from './prompt.js';
+import { describeStage } from './stage-text.js';
+
+interface RunOptions {
+  readonly system?: string;
+  readonly maxTokens?: string;
+  readonly temperature?: string;
+  readonly seed?: string;
+  readonly raw?: boolean;
+  readonly think?: boolean;
+  readonly showThought?: boolean;
+  readonly class?: RequestClass;
+  readonly deadline?: string;
+  readonly context?: string;
+  readonly quiet?: boolean;
+  readonly verbose?: boolean;
+}
+
+export async function run(context: CommandContext, args: readonly unknown[], options: RunOptions): Promise<number> {
+  const [reference, words] = args as [string, readonly string[]];
+  const sampling = samplingOf(options);
+  const contextTokens = wholeNumber(options.context, '--context', 1, 16_777_216);
+  const model = modelOf(reference, context.io.cwd);
+  return stoppable(context, async (signal) => {
+    const prompt = await readPrompt(context, words, signal);
+    const input = inputOf(prompt, options);
+    const adjust = (given: OrchestratorOptions) => withModel(given, model, contextTokens);
+    return withOrchestrator(context, { broker: 'auto', adjust }, async ({ orchestrator }) => {
+      await answer(context, orchestrator, model.name, input, options, { ...sampling, signal });
+      return exitCodes.done;
+    });
+  });
+}
+
+function samplingOf(options: RunOptions): GenerateOptions {
+  const given = {
+    maxTokens: wholeNumber(options.maxTokens, '--max-tokens', 1, 16_777_216),
+    temperature: decimal(options.temperature, '--temperature', 0, 100),
+    seed: seed(options.seed, '--seed'),
+    thinking: options.think,
+    class: options.class,
+    deadlineMs: duration(options.deadline, '--deadline'),
+  };
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+}
+
+function inputOf(prompt: string, { raw, system }: RunOptions): GenerateInput {
+  if (raw === true) {
+    if (system !== undefined) throw new LeaseholdError('input_invalid', { field: '--system', reason: 'a raw prompt has no system message; leave out one of the two' });
+    return { prompt };
+  }
+  const messages: ChatMessage[] = system === undefined ? [] : [{ role: 'system', content: system }];
+  return { messages: [...messages, { role: 'user', content: prompt }] };
+}
+
+interface NamedModel {
+  readonly name: string;
+  /** Set when the command line named a file instead of a model. */
+  readonly path: string | null;
+}
+
+/** `./weights/small.gguf` is a model of its own, named like its file; everything else is a name. */
+function modelOf(reference: string, cwd: string): NamedModel {
+  const path = resolve(cwd, reference);
+  const isFile = extname(reference).toLowerCase() === '.gguf' && existsSync(path);
+  return isFile ? { name: basename(reference, extname(reference)), path } : { name: reference, path: null };
+}
+
+/** The options for one call: nothing is preloaded, a file is served, and the context is what was asked for. */
+function withModel(options: OrchestratorOptions, { name, path }: NamedModel, contextTokens: number | undefined): OrchestratorOptions {
+  const models = Object.fromEntries(Object.entries(options.models ?? {}).map(([key, model]) => [key, { ...model, preload: false }]));
+  const known = Object.entries(models).find(([key, { aliases }]) => path === null && (key === name || aliases?.includes(name)));
+  const key = known?.[0] ?? name;
+  const base = known?.[1] ?? { source: path ?? name };
+  if (known === undefined && path === null && contextTokens === undefined) return { ...options, models };
+  if (known === undefined && path === null && !Object.hasOwn(tinyModels, name)) {
+    throw new LeaseholdError('input_invalid', { field: '--context', reason: `the configuration here has no model ${name}; a daemon's model has the context that the daemon gives it` });
+  }
+  return { ...options, models: { ...models, [key]: { ...base, ...(contextTokens === undefined ? {} : { contextTokens }) } } };
+}
+
+async function answer(
+  context: CommandContext, orchestrator: Orchestrator, model: string, input: GenerateInput, options: RunOptions, generate: GenerateOptions,
+): Promise<void> {
+  const { io, json } = context;
+  const status = json || options.quiet === true ? noStatusLine : createStatusLine(io.stderr, context.errorPalette);
+  const writer = json ? new JsonAnswer(context) : new TextAnswer(context, status, options.showThought === true);
+  const names = createNames(orchestrator.models);
+  const generation = orchestrator.generate(model, input, {
+    ...generate,
+    onStage(stage) {
+      if (json) writeJson(io, { event: 'stage', ...stage });
+      // Words on the screen say better than a status line that it is generating.
+      else if (stage.stage === 'generating') status.clear();
+      else status.show(describeStage(model, stage, names), stage.progress);
+    },
+  });
+  try {
+    for await (const token of generation) {
+      writer.token(token);
+      await io.stdout.drained();
+    }
+  } finally {
+    status.clear();
+    writer.close();
+  }
+  const result = await generation.result();
+  if (json) writeJson(io, { event: 'end', ...result });
+  else if (options.verbose === true) io.stderr.write(`${context.errorPalette.dim(summary(result))}\n`);
+}

@@ -1,0 +1,109 @@
+/** `leasehold up`: owns the cards and serves until a signal ends it. */
+import { LeaseholdError, defaultLimits } from '../../../protocol/index.js';
+import type { OrchestratorOptions } from '../../orchestrator/options.js';
+import type { LedgerState, Orchestrator } from '../../orchestrator/types.js';
+import { openOrchestrator, stoppable, type CommandContext } from '../context.js';
+import { exitCodes } from '../exit-codes.js';
+import { reportError, writeJson, writeLine } from '../report.js';
+import { createStatusLine, noStatusLine } from '../terminal/progress.js';
+import { formatBytes, formatMs } from '../terminal/size-format.js';
+import { version } from '../version.js';
+import { createNames } from '../views/names.js';
+import { describeStage } from './stage-text.js';
+
+export async function up(context: CommandContext): Promise<number> {
+  const code = await stoppable(context, async (signal) => {
+    const { orchestrator, config } = await openOrchestrator(context, { broker: 'own', logs: true, adjust: withoutPreloads });
+    try {
+      tell(context, await orchestrator.ledger(), orchestrator, config.path);
+      const serving = async () => {
+        await preload(context, orchestrator, preloadsOf(config.options), signal);
+        if (!signal.aborted) tellReady(context);
+        await aborted(signal);
+      };
+      // Both from the start, so that no event and no end of the broker is missed.
+      await Promise.race([follow(context, orchestrator), serving()]);
+      if (!signal.aborted) throw new LeaseholdError('broker_lost', { reason: 'it ended by itself; the log says why' });
+      tellStopping(context, config.options);
+    } finally {
+      await orchestrator.close();
+    }
+    if (!context.json) writeLine(context.io, 'Stopped; every worker has ended.');
+    return exitCodes.done;
+  });
+  // Being asked to stop and stopping is success.
+  return code === exitCodes.interrupted || code === exitCodes.terminated ? exitCodes.done : code;
+}
+
+/** `up` loads what is to be loaded at start itself, one after another, and says how far it is. */
+function withoutPreloads(options: OrchestratorOptions): OrchestratorOptions {
+  const models = Object.entries(options.models ?? {}).map(([name, model]) => [name, { ...model, preload: false }]);
+  return { ...options, models: Object.fromEntries(models) as NonNullable<OrchestratorOptions['models']> };
+}
+
+function preloadsOf({ models }: OrchestratorOptions): readonly string[] {
+  return Object.entries(models ?? {}).filter(([, { preload: wanted }]) => wanted === true).map(([name]) => name);
+}
+
+function tell(context: CommandContext, ledger: LedgerState, { socketPath }: Orchestrator, configPath: string | null): void {
+  const { io, palette, json } = context;
+  if (json) {
+    const cards = ledger.cards.map(({ device, name, kind, totalBytes, reserveBytes }) => ({ device, name, kind, totalBytes, reserveBytes }));
+    writeJson(io, { event: 'up', version: version(), pid: process.pid, socket: socketPath, config: configPath, cards });
+    return;
+  }
+  writeLine(io, `${palette.bold('Leasehold')} ${version()}  ${palette.dim(`pid ${process.pid}, ${configPath ?? 'no configuration file'}`)}`);
+  for (const { device, name, kind, totalBytes, reserveBytes } of ledger.cards) {
+    const size = kind === 'cpu' ? 'nothing is leased there' : `${formatBytes(totalBytes)}, ${formatBytes(reserveBytes)} kept free`;
+    writeLine(io, `  owns ${device}  ${palette.dim(`${kind === 'simulated' ? 'simulated card' : name}, ${size}`)}`);
+  }
+  writeLine(io, `  listens at ${socketPath}`);
+}
+
+/** Loads what the configuration wants loaded. One that fails is told, and the others and the daemon go on. */
+async function preload(context: CommandContext, orchestrator: Orchestrator, wanted: readonly string[], signal: AbortSignal): Promise<void> {
+  const { io, json, palette } = context;
+  const status = json ? noStatusLine : createStatusLine(io.stderr, context.errorPalette);
+  const names = createNames(orchestrator.models);
+  for (const model of wanted) {
+    const beganMs = performance.now();
+    try {
+      await orchestrator.load(model, { signal, onStage: (stage) => { status.show(describeStage(model, stage, names), stage.progress); } });
+      status.clear();
+      const loadMs = Math.round(performance.now() - beganMs);
+      if (json) writeJson(io, { event: 'preloaded', model, loadMs });
+      else writeLine(io, `  loaded ${model}  ${palette.dim(formatMs(loadMs))}`);
+    } catch (error) {
+      status.clear();
+      if (signal.aborted) return;
+      const failure = LeaseholdError.from(error, 'load_failed', { model });
+      if (json) writeJson(io, { event: 'preload_failed', model, error: { code: failure.code, message: failure.message, help: failure.help } });
+      else reportError(io, context.errorPalette, failure, false);
+    }
+  }
+}
+
+/** With --json every event of the broker is a line. Resolves when the events end: on close, or when the broker is gone. */
+async function follow({ io, json }: CommandContext, orchestrator: Orchestrator): Promise<void> {
+  for await (const { name, atUs, data, dropped } of orchestrator.events()) {
+    if (json) writeJson(io, { event: name, atUs, dropped, data });
+  }
+}
+
+function tellReady({ io, json, palette }: CommandContext): void {
+  if (json) writeJson(io, { event: 'ready' });
+  else writeLine(io, `${palette.green('Ready.')} Ctrl-C stops it.`);
+}
+
+function tellStopping({ io, json }: CommandContext, { limits }: OrchestratorOptions): void {
+  const graceMs = limits?.terminateGraceMs ?? defaultLimits.terminateGraceMs;
+  if (json) writeJson(io, { event: 'stopping' });
+  else writeLine(io, `Stopping: workers have ${formatMs(graceMs)} to end. Ctrl-C again ends it at once.`);
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => { resolve(); }, { once: true });
+  });
+}

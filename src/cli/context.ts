@@ -1,0 +1,130 @@
+/** What every command is given: the world, how to speak, and how to come by an orchestrator. */
+import { LeaseholdError } from '../../protocol/index.js';
+import type { Flags, LoadedConfig } from '../config/index.js';
+import type { OrchestratorOptions } from '../orchestrator/options.js';
+import type { Log } from '../orchestrator/index.js';
+import type { Orchestrator } from '../orchestrator/types.js';
+import { exitCodes } from './exit-codes.js';
+import type { Io } from './io.js';
+import { reportError } from './report.js';
+import { createPalette, wantsColour, type Palette } from './terminal/colour.js';
+
+/** Options every command has. */
+export interface CommonOptions extends Flags {
+  readonly json?: boolean;
+  /** False with --no-color. */
+  readonly color?: boolean;
+}
+
+export interface Dependencies {
+  readonly io: Io;
+  readonly createOrchestrator: (options: OrchestratorOptions) => Promise<Orchestrator>;
+}
+
+export interface CommandContext extends Dependencies {
+  readonly options: CommonOptions;
+  readonly json: boolean;
+  /** Colours of stdout. */
+  readonly palette: Palette;
+  /** Colours of stderr. */
+  readonly errorPalette: Palette;
+}
+
+export function createContext(dependencies: Dependencies, options: CommonOptions): CommandContext {
+  const { io } = dependencies;
+  const colour = (isTerminal: boolean) => createPalette(options.color !== false && wantsColour(isTerminal, io.env));
+  return { ...dependencies, options, json: options.json ?? false, palette: colour(io.stdout.isTerminal), errorPalette: colour(io.stderr.isTerminal) };
+}
+
+export interface OpenOptions {
+  /** What the command needs of the broker; the user's own word on it counts for `auto` alone. */
+  readonly broker: 'auto' | 'own' | 'attach';
+  /** Log to stderr although nobody asked for a log: the daemon does. */
+  readonly logs?: boolean;
+  /** Last changes to the options. */
+  readonly adjust?: (options: OrchestratorOptions) => OrchestratorOptions;
+}
+
+export interface Opened {
+  readonly orchestrator: Orchestrator;
+  readonly config: LoadedConfig;
+}
+
+/** Reads the configuration and opens an orchestrator. Where none runs and one is needed, the error says how to start one. */
+export async function openOrchestrator(context: CommandContext, request: OpenOptions): Promise<Opened> {
+  const { io, options: flags } = context;
+  const { loadConfig } = await import('../config/index.js');
+  const config = await loadConfig({ flags, env: io.env, cwd: io.cwd });
+  const broker = request.broker === 'auto' ? config.options.broker ?? 'auto' : request.broker;
+  const wantsLog = request.logs === true || config.log.file !== null || flags.logLevel !== undefined;
+  const log = wantsLog ? await openLog(config.log) : null;
+  const adjust = request.adjust ?? ((given) => given);
+  const options = adjust({ ...config.options, broker, ...(log === null ? {} : { log }) });
+  try {
+    return { orchestrator: await context.createOrchestrator(options), config };
+  } catch (error) {
+    throw broker === 'attach' ? explainAbsence(error) : error;
+  }
+}
+
+/** A log to a file or to stderr; null for `silent`. */
+export async function openLog({ level, file }: LoadedConfig['log']): Promise<Log | null> {
+  if (level === 'silent') return null;
+  const { createLog } = await import('../orchestrator/index.js');
+  return createLog(level, file ?? 2);
+}
+
+/** "No broker runs" in words that say what to do; any other error as it is. */
+function explainAbsence(thrown: unknown): unknown {
+  if (!(thrown instanceof LeaseholdError) || (thrown.code !== 'broker_lost' && thrown.code !== 'connect_failed')) return thrown;
+  return new NoBrokerError(thrown);
+}
+
+/** `broker_lost` as a command tells it. */
+class NoBrokerError extends LeaseholdError {
+  override readonly help = 'Start one with `leasehold up`, or name the state folder of one that runs with --state.';
+
+  constructor(cause: LeaseholdError) {
+    super('broker_lost', cause.details, { cause });
+    const [reason] = (cause.details['reason'] ?? '').split(';');
+    this.message = `No broker is running here${reason === undefined || reason === '' ? '' : `: ${reason}`}.`;
+  }
+}
+
+/**
+ * Runs `work` with a signal that the first Ctrl-C aborts; a second ends the process at once. Resolves to `work`'s own
+ * exit code, or to the one that the stop signal asks for: what was cancelled by the user is no error to tell a person.
+ */
+export async function stoppable(context: CommandContext, work: (signal: AbortSignal) => Promise<number>): Promise<number> {
+  const { io, json } = context;
+  const controller = new AbortController();
+  const stopped: { code: number | null } = { code: null };
+  const release = io.onStop((signal) => {
+    if (stopped.code !== null) {
+      io.exitNow(stopped.code);
+      return;
+    }
+    stopped.code = signal === 'SIGINT' ? exitCodes.interrupted : exitCodes.terminated;
+    controller.abort(new LeaseholdError('request_cancelled', { what: 'The command' }));
+  });
+  try {
+    const own = await work(controller.signal);
+    return stopped.code ?? own;
+  } catch (error) {
+    if (stopped.code === null || !(error instanceof LeaseholdError) || error.code !== 'request_cancelled') throw error;
+    if (json) reportError(io, context.errorPalette, error, true);
+    return stopped.code;
+  } finally {
+    release();
+  }
+}
+
+/** Calls `use` with an orchestrator and closes it whatever happens. */
+export async function withOrchestrator<T>(context: CommandContext, request: OpenOptions, use: (opened: Opened) => Promise<T>): Promise<T> {
+  const opened = await openOrchestrator(context, request);
+  try {
+    return await use(opened);
+  } finally {
+    await opened.orchestrator.close();
+  }
+}

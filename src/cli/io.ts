@@ -1,0 +1,57 @@
+/** The world a command lives in: streams, environment, signals. Tests give one of their own. */
+import type { Readable, Writable } from 'node:stream';
+import type { Output } from './terminal/output.js';
+
+export type StopSignal = 'SIGINT' | 'SIGTERM' | 'SIGHUP';
+
+/** A stream to write to that says when its reader is behind. */
+export interface OutputStream extends Output {
+  /** Resolves when the reader has taken what was written. */
+  drained(): Promise<void>;
+}
+
+export interface Io {
+  readonly stdout: OutputStream;
+  readonly stderr: OutputStream;
+  readonly stdin: Readable & { readonly isTTY?: boolean };
+  readonly env: NodeJS.ProcessEnv;
+  readonly cwd: string;
+  /** Calls `listener` at every stop signal until the returned function is called. */
+  onStop(listener: (signal: StopSignal) => void): () => void;
+  /** Ends the process at once: for a second signal alone. */
+  exitNow(code: number): void;
+}
+
+const stopSignals: readonly StopSignal[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
+
+/** This process's own. */
+export function processIo(): Io {
+  return {
+    stdout: outputStream(process.stdout),
+    stderr: outputStream(process.stderr),
+    stdin: process.stdin,
+    env: process.env,
+    cwd: process.cwd(),
+    onStop(listener) {
+      for (const signal of stopSignals) process.on(signal, listener);
+      return () => {
+        for (const signal of stopSignals) process.off(signal, listener);
+      };
+    },
+    exitNow: (code) => process.exit(code),
+  };
+}
+
+function outputStream(stream: Writable & { readonly isTTY?: boolean; readonly columns?: number; readonly rows?: number }): OutputStream {
+  return {
+    write: (text) => void stream.write(text),
+    get isTerminal() { return stream.isTTY === true; },
+    // A terminal that does not tell its size says 0.
+    get columns() { return Math.max(20, (stream.columns ?? 0) || 80); },
+    get rows() { return Math.max(5, (stream.rows ?? 0) || 24); },
+    drained: () => new Promise((resolve) => {
+      if (!stream.writableNeedDrain) resolve();
+      else stream.once('drain', resolve).once('close', resolve);
+    }),
+  };
+}

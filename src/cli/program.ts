@@ -1,0 +1,131 @@
+/** The command line: names, options and help of every command. What they do is loaded when one is run. */
+import { Command, CommanderError, Option } from 'commander';
+import { LeaseholdError } from '../../protocol/index.js';
+import { createContext, type CommandContext, type CommonOptions, type Dependencies } from './context.js';
+import { exitCodeOf, exitCodes } from './exit-codes.js';
+import { reportError } from './report.js';
+import { version } from './version.js';
+
+const commandNames = ['up', 'run', 'ps', 'evict', 'pin', 'explain', 'demo'];
+
+type Act<Options> = (context: CommandContext, args: readonly unknown[], options: Options) => Promise<number>;
+
+const footer = `
+Exit status: 0 done; 1 failed; 2 wrong usage, configuration or input; 3 no
+broker runs; 4 no room, or not in time; 130 ended by Ctrl-C; 143 by SIGTERM.
+Settings: an option beats a LEASEHOLD_* variable, which beats leasehold.yaml,
+which beats the default.`;
+
+/** Runs one command line; resolves to the exit status. Never rejects: whatever goes wrong is reported. */
+export async function runProgram(args: readonly string[], dependencies: Dependencies): Promise<number> {
+  let code: number = exitCodes.done;
+  const program = buildProgram(dependencies, (status) => { code = status; });
+  try {
+    await program.parseAsync(args, { from: 'user' });
+    return code;
+  } catch (thrown) {
+    const json = args.includes('--json');
+    if (thrown instanceof CommanderError && thrown.exitCode === 0) return exitCodes.done;
+    // Called without a command: the help that has been written is the answer.
+    if (thrown instanceof CommanderError && thrown.code === 'commander.help' && !json) return exitCodes.usage;
+    const error = thrown instanceof CommanderError ? new UsageError(thrown, args) : LeaseholdError.from(thrown);
+    const context = createContext(dependencies, { color: !args.includes('--no-color') });
+    reportError(dependencies.io, context.errorPalette, error, json);
+    return exitCodeOf(error);
+  }
+}
+
+/** What commander found wrong with the command line, as one of our errors. */
+class UsageError extends LeaseholdError {
+  override readonly help: string;
+
+  constructor(thrown: CommanderError, args: readonly string[]) {
+    const said = thrown.message.replace(/^error: /, '').replace(/\.$/, '').replace(/\s+/g, ' ');
+    super('input_invalid', { field: 'command line', reason: thrown.code === 'commander.help' ? 'a command is missing' : said }, { cause: thrown });
+    const [command] = args.filter((arg) => commandNames.includes(arg));
+    this.help = `\`leasehold ${command === undefined ? '' : `${command} `}--help\` says what there is.`;
+  }
+}
+
+function buildProgram(dependencies: Dependencies, done: (code: number) => void): Command {
+  const { io } = dependencies;
+  const program = new Command('leasehold')
+    .description('Every byte on a GPU is held only on lease: one broker, its workers, and models that take turns.')
+    .version(version(), '-V, --version')
+    .helpCommand(true)
+    .addHelpText('after', footer)
+    .showSuggestionAfterError()
+    .exitOverride()
+    .configureOutput({ writeOut: (text) => { io.stdout.write(text); }, writeErr: (text) => { if (text.includes('Usage:')) io.stderr.write(text); }, getOutHelpWidth: () => io.stdout.columns, getErrHelpWidth: () => io.stderr.columns });
+
+  const add = <Options>(usage: string, description: string, load: () => Promise<Act<Options>>): Command => {
+    const command = program.command(usage).description(description);
+    command.action(async (...received: unknown[]) => {
+      const act = await load();
+      const context = createContext(dependencies, command.opts<CommonOptions>());
+      done(await act(context, received.slice(0, command.registeredArguments.length), command.opts() as Options));
+    });
+    return command;
+  };
+
+  add('up', 'own the cards and serve until Ctrl-C', async () => (await import('./commands/up.js')).up)
+    .addOption(cardOption()).addOption(reserveOption()).addOption(ledgerOnlyOption());
+  addRunOptions(add('run', 'ask a model; the prompt is the arguments, or standard input', async () => (await import('./commands/run.js')).run))
+    .argument('<model>', 'a name or alias, or the path of a GGUF file')
+    .argument('[prompt...]', 'the question; left out: read from standard input');
+  add('ps', 'the ledger: cards, models, who waits, workers', async () => (await import('./commands/ps.js')).ps)
+    .option('-w, --watch', 'draw it again and again until Ctrl-C')
+    .option('--interval <duration>', 'how often with --watch (default: 1s)');
+  add('evict', 'free a model\'s card bytes once its calls have ended', async () => (await import('./commands/evict.js')).evict)
+    .argument('<model>', 'a name or alias')
+    .option('--park', 'keep a copy in host memory where the engine can')
+    .option('--deadline <duration>', 'longest to wait, like 30s');
+  add('pin', 'never evict a model for another', async () => (await import('./commands/pin.js')).pin)
+    .argument('<model>', 'a name or alias')
+    .option('--off', 'evict it again when room is needed');
+  add('explain', 'why: each decision with the numbers that made it', async () => (await import('./commands/explain.js')).explain)
+    .argument('[about]', 'a record\'s id, or a model; left out: the latest')
+    .option('-c, --count <number>', 'how many, newest first (default: 1)');
+  add('demo', 'three small models take turns on a simulated card that holds two', async () => (await import('./demo/demo.js')).demo);
+  for (const command of program.commands) addCommonOptions(command);
+  return program;
+}
+
+function addRunOptions(command: Command): Command {
+  return command
+    .option('-s, --system <text>', 'what the model is told first')
+    .option('-n, --max-tokens <count>', 'longest answer, in tokens (default: 512)')
+    .option('-t, --temperature <number>', '0 is greedy (default: 0)')
+    .option('--seed <digits>', 'for sampling, 0 to 2^63 - 1')
+    .option('--raw', 'give the prompt as it is, without the chat template')
+    .option('--think', 'switch thinking on in the chat template')
+    .option('--no-think', 'switch it off')
+    .option('--show-thought', 'write what the model thinks to standard error')
+    .addOption(new Option('--class <class>', 'how urgent it is').choices(['interactive', 'normal', 'background']))
+    .option('--deadline <duration>', 'longest to wait for room and a turn, like 30s')
+    .option('--context <tokens>', 'tokens of the context')
+    .option('-q, --quiet', 'no progress on standard error')
+    .option('-v, --verbose', 'tokens and times at the end, on standard error')
+    .addOption(cardOption()).addOption(reserveOption()).addOption(brokerOption()).addOption(ledgerOnlyOption());
+}
+
+function addCommonOptions(command: Command): void {
+  command
+    .optionsGroup('Common options:')
+    .option('--json', 'one JSON object a line on standard output; errors too')
+    .option('--config <file>', 'default: $LEASEHOLD_CONFIG, ./leasehold.yaml, ~/.config/leasehold/leasehold.yaml')
+    .option('--state <folder>', 'folder of the broker\'s socket, secret and lock')
+    .option('--limit <name=value>', 'override a limit; may be repeated', collect)
+    .addOption(new Option('--log-level <level>', 'the least that is logged').choices(['silent', 'error', 'warn', 'info', 'debug']))
+    .option('--log-file <file>', 'default: standard error')
+    .option('--no-color', 'no colours; so does NO_COLOR');
+}
+
+const cardOption = (): Option => new Option('--device <card>', 'auto, cpu, sim:SIZE or a UUID; may be repeated').argParser(collect);
+const reserveOption = (): Option => new Option('--reserve <size>', 'bytes kept free on every card, like 256MiB');
+const brokerOption = (): Option => new Option('--broker <how>', 'auto, own or attach (default: auto)');
+const ledgerOnlyOption = (): Option => new Option('--allow-ledger-only', 'go on, marked unverified, when no probe answers');
+
+function collect(value: string, previous: readonly string[] | undefined): readonly string[] {
+  return [...(previous ?? []), value];
+}

@@ -1,0 +1,44 @@
+/** The last lines of a terminal, drawn again and again, while finished lines scroll away above them. */
+import type { Output } from './output.js';
+
+const hideCursor = '\u001B[?25l';
+const showCursor = '\u001B[?25h';
+/** Terminals that know it show everything between at once; others ignore it. */
+const beginFrame = '\u001B[?2026h';
+const endFrame = '\u001B[?2026l';
+const eraseBelow = '\u001B[J';
+
+export class LiveArea {
+  readonly #output: Output;
+  #lines: readonly string[] = [];
+  #begun = false;
+
+  constructor(output: Output) {
+    this.#output = output;
+  }
+
+  /** Draws `live` (each line within the terminal's columns) below `finished`, which scroll up and are never touched again. */
+  draw(live: readonly string[], finished: readonly string[] = []): void {
+    const same = finished.length === 0 && this.#begun && live.length === this.#lines.length && live.every((line, index) => line === this.#lines[index]);
+    if (same) return;
+    // A block taller than the terminal could not be drawn over: its top goes without.
+    const shown = live.slice(Math.max(0, live.length - (this.#output.rows - 1)));
+    const text = [...finished, ...shown].join('\n');
+    this.#output.write(beginFrame + (this.#begun ? '' : hideCursor) + this.#home() + eraseBelow + text + endFrame);
+    this.#begun = true;
+    this.#lines = shown;
+  }
+
+  /** Leaves the last picture where it is and gives the cursor back below it. */
+  end(): void {
+    if (!this.#begun) return;
+    this.#output.write(`\n${showCursor}`);
+    this.#begun = false;
+    this.#lines = [];
+  }
+
+  #home(): string {
+    const up = this.#lines.length - 1;
+    return up > 0 ? `\r\u001B[${up}A` : '\r';
+  }
+}

@@ -1,0 +1,77 @@
+/** Text by the columns it fills on a terminal: wide characters fill two, marks and colours none. */
+import { stripVTControlCharacters } from 'node:util';
+
+const marks = /^[\p{Mn}\p{Me}\p{Cf}]$/u;
+const wide = /^[\u1100-\u115F\u2E80-\u303E\u3041-\uA4CF\uA960-\uA97F\uAC00-\uD7A3\uF900-\uFAFF\uFE30-\uFE6F\uFF00-\uFF60\uFFE0-\uFFE6\u{1F300}-\u{1F64F}\u{1F680}-\u{1F6FF}\u{1F900}-\u{1F9FF}\u{20000}-\u{3FFFD}]$/u;
+
+/** Columns of `text`, colours left out. */
+export function displayWidth(text: string): number {
+  let columns = 0;
+  for (const character of stripVTControlCharacters(text)) columns += characterWidth(character);
+  return columns;
+}
+
+function characterWidth(character: string): number {
+  if (character < '\u0300') return character < ' ' ? 0 : 1;
+  if (marks.test(character)) return 0;
+  return wide.test(character) ? 2 : 1;
+}
+
+/** `text` in at most `columns`, the cut marked by `…`. Plain text only. */
+export function truncate(text: string, columns: number): string {
+  if (displayWidth(text) <= columns) return text;
+  if (columns < 1) return '';
+  let kept = '';
+  let used = 1;
+  for (const character of text) {
+    used += characterWidth(character);
+    if (used > columns) break;
+    kept += character;
+  }
+  return `${kept}…`;
+}
+
+/** Spaces added until it fills `columns`; longer text stays as it is. */
+export function pad(text: string, columns: number, align: 'left' | 'right' = 'left'): string {
+  const spaces = ' '.repeat(Math.max(0, columns - displayWidth(text)));
+  return align === 'left' ? text + spaces : spaces + text;
+}
+
+/** Lines of at most `columns`, broken between words where that is possible, never at a no-break space. Line ends of the text stay. Plain text only. */
+export function wrap(text: string, columns: number): string[] {
+  return text.split('\n').flatMap((line) => wrapLine(line, Math.max(1, columns)));
+}
+
+function wrapLine(line: string, columns: number): string[] {
+  const lines: string[] = [];
+  let current = '';
+  for (const word of line.split(/(?<=[ \t])(?=[^ \t])/)) {
+    if (current !== '' && displayWidth(current + word.trimEnd()) > columns) {
+      lines.push(current.trimEnd());
+      current = '';
+    }
+    current += word;
+    for (let cut = cutAt(current, columns); cut < current.trimEnd().length; cut = cutAt(current, columns)) {
+      lines.push(current.slice(0, cut));
+      current = current.slice(cut);
+    }
+  }
+  return [...lines, current.trimEnd()];
+}
+
+/** How much of `text` fits, in UTF-16 units; at least one character, so that every loop ends. */
+function cutAt(text: string, columns: number): number {
+  let used = 0;
+  let length = 0;
+  for (const character of text) {
+    used += characterWidth(character);
+    if (used > columns && length > 0) break;
+    length += character.length;
+  }
+  return length;
+}
+
+/** Text of a stranger (a model, a file name) without anything that could move the cursor or change the terminal. Line ends and tabs stay. */
+export function withoutControls(text: string): string {
+  return text.replace(/[\u0000-\u0008\u000B-\u001F\u007F-\u009F]/g, '');
+}

@@ -1,0 +1,81 @@
+/** One card as people see it: a head, a bar, a legend. */
+import type { CardView, LeaseView } from '../../orchestrator/index.js';
+import { renderBar, swatch, type Stretch } from '../terminal/bars.js';
+import type { Palette, Tone } from '../terminal/colour.js';
+import { formatBytes, formatMs } from '../terminal/size-format.js';
+import { displayWidth } from '../terminal/width.js';
+import { shortDevice, type Names } from './names.js';
+
+/** Everything that counts against a card, in the order of the bar: leases by model, then what is no lease, then what is free. */
+export function cardStretches(card: CardView, leases: readonly LeaseView[], names: Names): readonly Stretch[] {
+  const byModel = new Map<string, number>();
+  for (const { device, model, chargedBytes } of leases) {
+    if (device === card.device) byModel.set(model, (byModel.get(model) ?? 0) + chargedBytes);
+  }
+  const models = [...byModel].map(([key, bytes]): Stretch => ({ label: names.model(key), bytes, tone: 'model', index: names.index(key) }));
+  models.sort((left, right) => left.index - right.index);
+  const rest = (label: string, bytes: number | null, tone: Tone): Stretch => ({ label, bytes: bytes ?? 0, tone, index: 0 });
+  const taken = [
+    ...models,
+    rest('floors', card.floorBytes, 'floor'),
+    rest('residue', card.residueBytes, 'residue'),
+    rest('returning', card.returningBytes, 'returning'),
+    rest('held', card.holdBytes, 'hold'),
+    rest('foreign', card.foreignBytes, 'foreign'),
+  ];
+  const takenBytes = taken.reduce((sum, { bytes }) => sum + bytes, 0);
+  const freeBytes = Math.max(0, card.totalBytes - card.reserveBytes - takenBytes);
+  return [...taken, rest('free', freeBytes, 'free'), rest('reserve', card.reserveBytes, 'reserve')];
+}
+
+/** Bytes by which what is charged, held and foreign exceeds what may be used; 0 when it does not. */
+export function overshootBytes(card: CardView): number {
+  const used = card.leasedBytes + card.floorBytes + card.residueBytes + card.returningBytes + card.holdBytes + (card.foreignBytes ?? 0);
+  return Math.max(0, used - (card.totalBytes - card.reserveBytes));
+}
+
+/** The lines of one card, each at most `columns` wide. A pseudo-card without bytes has a head alone. */
+export function renderCard(card: CardView, leases: readonly LeaseView[], names: Names, columns: number, palette: Palette): string[] {
+  const head = renderHead(card, columns, palette);
+  if (card.totalBytes === 0) return head;
+  const stretches = cardStretches(card, leases, names);
+  const over = overshootBytes(card);
+  const warning = over === 0 ? [] : [palette.red(` over its limit by ${formatBytes(over)}`)];
+  return [...head, ` ${renderBar(stretches, columns - 2, palette)}`, ...renderLegend(stretches, columns, palette), ...warning];
+}
+
+function renderHead(card: CardView, columns: number, palette: Palette): string[] {
+  const kinds = { gpu: card.name, simulated: 'simulated card', cpu: 'CPU, nothing is leased there' };
+  const dot = palette.dim(' · ');
+  const name = `${palette.bold(shortDevice(card.device))}  ${kinds[card.kind]}`;
+  if (card.totalBytes === 0) return [name];
+  const sized = `${name}${dot}${formatBytes(card.totalBytes)}`;
+  const whole = `${sized}${dot}${measured(card, palette)}`;
+  return displayWidth(whole) <= columns ? [whole] : [sized, `  ${measured(card, palette)}`];
+}
+
+/** Who said so and how long ago; a probe that is silent is said first. */
+function measured(card: CardView, palette: Palette): string {
+  if (card.missing !== null) return palette.red(`no reading for ${formatMs(card.missing.sinceMs)} (${card.missing.reading})`);
+  if (card.truth === null) return palette.yellow('not measured yet');
+  if (card.truth === 'ledger') return palette.yellow('unverified: the ledger alone');
+  const by = card.truth === 'simulated' ? '' : ` by ${card.truth}`;
+  return palette.dim(`${formatBytes(card.sampledUsedBytes)} used, read${by} ${formatMs(card.sampleAgeMs)} ago`);
+}
+
+/** Marks, names and sizes of every stretch with bytes, in as few lines as fit. */
+function renderLegend(stretches: readonly Stretch[], columns: number, palette: Palette): string[] {
+  const entries = stretches.filter(({ bytes }) => bytes > 0).map((stretch) => `${swatch(stretch, palette)} ${stretch.label} ${formatBytes(stretch.bytes)}`);
+  const lines: string[] = [];
+  let line = '';
+  for (const entry of entries) {
+    const longer = line === '' ? ` ${entry}` : `${line}   ${entry}`;
+    if (displayWidth(longer) > columns && line !== '') {
+      lines.push(line);
+      line = ` ${entry}`;
+    } else {
+      line = longer;
+    }
+  }
+  return line === '' ? lines : [...lines, line];
+}

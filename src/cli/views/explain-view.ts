@@ -1,0 +1,90 @@
+/** An explain record as a person reads it: the sentence, the numbers, who was considered and why they were passed over. */
+import type { ExplainRecord, ExplainedVictim } from '../../orchestrator/index.js';
+import type { Palette } from '../terminal/colour.js';
+import { formatBytes, formatMs } from '../terminal/size-format.js';
+import { renderTable } from '../terminal/table.js';
+import { pad, wrap } from '../terminal/width.js';
+import { shortDevice, shortGeneration, type Names } from './names.js';
+
+export interface ExplainViewOptions {
+  readonly names: Names;
+  readonly columns: number;
+  readonly palette: Palette;
+  /** The broker's clock now, to say how long ago it was; null when it is not known. */
+  readonly nowUs: number | null;
+}
+
+const good: readonly string[] = ['granted', 'placed', 'evicted'];
+const bad: readonly string[] = ['denied', 'expired', 'quarantined', 'overshoot', 'escalated'];
+
+export function renderExplain(record: ExplainRecord, options: ExplainViewOptions): string[] {
+  const { names, columns, palette, nowUs } = options;
+  const paint = good.includes(record.verdict) ? palette.green : bad.includes(record.verdict) ? palette.red : palette.yellow;
+  const facts = [
+    record.model === null ? null : names.model(record.model),
+    record.device === null ? null : shortDevice(record.device),
+    record.class,
+    record.waitedMs > 0 ? `waited ${formatMs(record.waitedMs)}` : null,
+    nowUs === null ? null : `${formatMs(Math.max(0, nowUs - record.atUs) / 1000)} ago`,
+    record.id,
+  ].filter((fact) => fact !== null);
+  const sentence = wrap(names.inText(record.text), columns - 2).map((line) => `  ${line}`);
+  const unverified = record.unverified ? [palette.yellow('  Unverified: it rests on the ledger alone, no probe answered.')] : [];
+  return [
+    `${palette.bold(paint(record.verdict.toUpperCase()))}  ${palette.dim(facts.join(' · '))}`,
+    ...sentence,
+    ...unverified,
+    ...section(numbers(record, palette)),
+    ...section(victims(record.victims, options)),
+  ];
+}
+
+function section(lines: readonly string[]): string[] {
+  return lines.length === 0 ? [] : ['', ...lines];
+}
+
+/** The sum as it was made: what was needed, what the card had, what that left. */
+function numbers({ numbers: figures }: ExplainRecord, palette: Palette): string[] {
+  if (figures === null) return [];
+  const sample = figures.sampledUsedBytes === null ? '' : `, read ${formatMs(figures.sampleAgeMs)} before`;
+  const rows: readonly (readonly [label: string, bytes: number | null, note: string])[] = [
+    ['asked for', figures.requestedBytes, 'sum of parts'],
+    ['needed', figures.needBytes, figures.floorBytes > 0 ? `1.1 times, and ${formatBytes(figures.floorBytes)} for the process` : '1.1 times'],
+    ['card', figures.totalBytes, figures.truth === 'simulated' ? 'a simulated one' : figures.truth === 'ledger' ? 'by the ledger alone' : `read by ${figures.truth}`],
+    ['reserve', figures.reserveBytes, 'kept free'],
+    ['charged', figures.chargedBytes, 'leases, floors, residue, returning'],
+    ['held', figures.holdBytes, 'for those who wait'],
+    ['foreign', figures.foreignBytes, 'of other programs'],
+    ['used', figures.sampledUsedBytes, `as the card says${sample}`],
+    ['available', figures.availableBytes, figures.availableBytes >= figures.needBytes ? 'enough' : `${formatBytes(figures.needBytes - figures.availableBytes)} short`],
+    ['evictable', figures.evictableBytes, 'of models that may be put away'],
+  ];
+  const sizes = rows.map(([, bytes]) => formatBytes(bytes));
+  const width = Math.max(...sizes.map((size) => size.length));
+  return rows.map(([label, , note], index) => `  ${pad(label, 9)}  ${pad(sizes[index] ?? '', width, 'right')}  ${palette.dim(note)}`);
+}
+
+const actions: Readonly<Record<ExplainedVictim['action'], string>> = {
+  partial: 'free a part', park: 'park', unload: 'unload', end_process: 'end the process', wait_drain: 'wait for its calls',
+};
+
+const reasons: Readonly<Record<string, string>> = {
+  pinned: 'it is pinned',
+  loading: 'it is loading',
+  in_use: 'it is in use',
+  minimum_residency: 'it has only just been loaded',
+  requester: 'it is the one that asks',
+  already_leaving: 'it is leaving already',
+  dearer: 'others cost less',
+};
+
+function victims(considered: readonly ExplainedVictim[], { names, columns, palette }: ExplainViewOptions): string[] {
+  const rows = considered.map((victim) => [
+    victim.model === null ? `process ${shortGeneration(victim.generation)}` : names.model(victim.model),
+    formatBytes(victim.freesBytes),
+    formatMs(victim.costMs),
+    victim.passedOver === null ? `chosen: ${actions[victim.action]}` : `passed over: ${reasons[victim.passedOver] ?? victim.passedOver}`,
+  ]);
+  const heads = [{ title: 'CONSIDERED', shrinkTo: 12 }, { title: 'FREES', align: 'right' }, { title: 'COST', align: 'right' }, { title: 'VERDICT', shrinkTo: 12 }] as const;
+  return renderTable(heads, rows, columns - 2, palette).map((line) => `  ${line}`);
+}

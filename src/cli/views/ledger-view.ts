@@ -1,0 +1,83 @@
+/** The whole ledger as `leasehold ps` draws it. Pure: the same state and width always give the same lines. */
+import type { LeaseView, ProcessView, WaiterView } from '../../orchestrator/index.js';
+import type { LedgerState } from '../../orchestrator/types.js';
+import type { Palette } from '../terminal/colour.js';
+import { formatBytes, formatMs, formatOrdinal } from '../terminal/size-format.js';
+import { renderTable, type Column } from '../terminal/table.js';
+import { renderCard } from './card-view.js';
+import { shortDevice, shortGeneration, type Names } from './names.js';
+
+export interface LedgerViewOptions {
+  readonly names: Names;
+  readonly columns: number;
+  readonly palette: Palette;
+}
+
+export function renderLedger(state: LedgerState, options: LedgerViewOptions): string[] {
+  const { names, columns, palette } = options;
+  const blocks = [
+    ...state.cards.map((card) => renderCard(card, state.leases, names, columns, palette)),
+    leases(state, options),
+    waiting(state, options),
+    processes(state, options),
+    [palette.dim(`broker pid ${state.broker.pid}  ${state.broker.socket}`)],
+  ];
+  return blocks.filter((block) => block.length > 0).flatMap((block, index) => (index === 0 ? block : ['', ...block]));
+}
+
+/** A column for the card only where there are several: one card says it above. */
+function cardColumn(state: LedgerState): readonly Column[] {
+  return state.cards.length > 1 ? [{ title: 'CARD', shrinkTo: 8 }] : [];
+}
+
+function cardCell(state: LedgerState, device: string): readonly string[] {
+  return state.cards.length > 1 ? [shortDevice(device)] : [];
+}
+
+function leases(state: LedgerState, { names, columns, palette }: LedgerViewOptions): string[] {
+  if (state.leases.length === 0) return [palette.dim('No model is loaded.')];
+  const heads: readonly Column[] = [
+    { title: 'MODEL', shrinkTo: 12 }, ...cardColumn(state), { title: 'STATE' }, { title: 'CHARGED', align: 'right' },
+    { title: 'RESIDENT', align: 'right' }, { title: 'CALLS', align: 'right' }, { title: 'IDLE', align: 'right' }, { title: 'BY' },
+  ];
+  const rows = state.leases.map((lease) => [
+    names.model(lease.model), ...cardCell(state, lease.device), leaseState(lease), formatBytes(lease.chargedBytes),
+    formatBytes(lease.residentBytes), String(lease.inFlight), lease.inFlight > 0 ? '-' : formatMs(lease.idleMs), shortGeneration(lease.generation),
+  ]);
+  return renderTable(heads, rows, columns, palette);
+}
+
+function leaseState(lease: LeaseView): string {
+  const host = lease.hostBytes > 0 ? `, ${formatBytes(lease.hostBytes)} in RAM` : '';
+  return `${lease.state}${lease.pinned ? ', pinned' : ''}${host}`;
+}
+
+function waiting(state: LedgerState, { names, columns, palette }: LedgerViewOptions): string[] {
+  if (state.waiting.length === 0) return [];
+  const heads: readonly Column[] = [
+    { title: 'WAITING', shrinkTo: 12 }, ...cardColumn(state), { title: 'PLACE' }, { title: 'CLASS' }, { title: 'NEEDS', align: 'right' },
+    { title: 'HELD', align: 'right' }, { title: 'SINCE', align: 'right' }, { title: 'WHY', shrinkTo: 12 },
+  ];
+  const rows = state.waiting.map((waiter: WaiterView) => [
+    names.model(waiter.model), ...cardCell(state, waiter.device), formatOrdinal(waiter.position + 1), waiter.class, formatBytes(waiter.needBytes),
+    formatBytes(waiter.holdBytes), formatMs(waiter.waitedMs), waiter.reason,
+  ]);
+  return renderTable(heads, rows, columns, palette);
+}
+
+function processes(state: LedgerState, { columns, palette }: LedgerViewOptions): string[] {
+  const heads: readonly Column[] = [
+    { title: 'PROCESS' }, { title: 'ROLE' }, { title: 'ENGINE', shrinkTo: 6 }, { title: 'STATE' }, { title: 'PID', align: 'right' },
+    { title: 'THREADS', align: 'right' }, { title: 'FLOOR', align: 'right' }, { title: 'CARDS', shrinkTo: 8 },
+  ];
+  const shown = state.processes.filter(({ role }) => role !== 'client');
+  return renderTable(heads, shown.map((process) => processRow(state, process)), columns, palette);
+}
+
+function processRow(state: LedgerState, process: ProcessView): string[] {
+  const worker = state.workers.find(({ generation }) => generation === process.generation);
+  return [
+    shortGeneration(process.generation), process.role, process.engine ?? '-', process.state, String(worker?.pid ?? '-'),
+    String(worker?.threads ?? '-'), formatBytes(process.floorBytes), process.devices.map(shortDevice).join(', '),
+  ];
+}

@@ -1,0 +1,156 @@
+/** One validated configuration out of command line, environment, file and defaults, in that order. All or nothing. */
+import { constants } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { basename, dirname, join, relative, resolve } from 'node:path';
+import { LeaseholdError, brokenRelation, classes, defaultLimits, type ClassPolicy, type LimitName, type Limits, type RequestClass } from '../../protocol/index.js';
+import type { OrchestratorOptions } from '../orchestrator/options.js';
+import { configBytesMax, parseDocument } from './document.js';
+import { configInvalid, type Source } from './fault.js';
+import { interpret, type Settings } from './settings.js';
+import { fromEnvironment, fromFlags, type Flags } from './spoken.js';
+import { assertValid } from './validate.js';
+import type { LogLevel, Written } from './written.js';
+
+export interface LoadedConfig {
+  /** The file that was read; null when there was none. */
+  readonly path: string | null;
+  /** All but the log, which whoever runs it makes from `log`. */
+  readonly options: OrchestratorOptions;
+  readonly log: { readonly level: LogLevel; readonly file: string | null };
+}
+
+export interface LoadConfigRequest {
+  readonly flags?: Flags;
+  /** Default: this process's. */
+  readonly env?: NodeJS.ProcessEnv;
+  readonly cwd?: string;
+  readonly home?: string;
+}
+
+interface Layer {
+  readonly source: Source;
+  readonly settings: Settings;
+}
+
+/**
+ * Rejects with `config_unreadable` or `config_invalid`, which names the source, the place in it and what is allowed
+ * there. Reads one file: --config, else $LEASEHOLD_CONFIG, else ./leasehold.yaml, else the one in the home folder.
+ */
+export async function loadConfig(request: LoadConfigRequest = {}): Promise<LoadedConfig> {
+  const { flags = {}, env = process.env, cwd = process.cwd(), home = homedir() } = request;
+  const file = await readFirst(flags, env, cwd, home);
+  const layers = [await layer(fromFlags(flags), cwd, home), await layer(fromEnvironment(env), cwd, home)];
+  if (file !== null) {
+    const document = await parseDocument(relativeName(file.path, cwd), file.text);
+    layers.push(await layer(document, dirname(file.path), home));
+  }
+  assertRelations(layers);
+  return { path: file?.path ?? null, options: toOptions(layers), log: { level: first(layers, 'logLevel') ?? 'warn', file: first(layers, 'logFile') ?? null } };
+}
+
+/** Paths where a file is looked for when nobody names one, in this order. */
+export function configSearchPaths(cwd: string, home: string): readonly string[] {
+  return [join(cwd, 'leasehold.yaml'), join(home, '.config', 'leasehold', 'leasehold.yaml')];
+}
+
+async function readFirst(flags: Flags, env: NodeJS.ProcessEnv, cwd: string, home: string): Promise<{ path: string; text: string } | null> {
+  const fromEnv = env['LEASEHOLD_CONFIG']?.trim();
+  const named = flags.config ?? (fromEnv === '' ? undefined : fromEnv);
+  const paths = named === undefined ? configSearchPaths(cwd, home) : [resolve(cwd, named)];
+  for (const path of paths) {
+    const text = await readConfigFile(path, named === undefined);
+    if (text !== null) return { path, text };
+  }
+  return null;
+}
+
+/** The text of a regular file of bounded size; null when it is absent and may be. */
+async function readConfigFile(path: string, mayBeAbsent: boolean): Promise<string | null> {
+  try {
+    // Not blocking: opening a pipe that nobody writes would wait for ever.
+    const file = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK as number | undefined ?? 0));
+    try {
+      const stat = await file.stat();
+      if (!stat.isFile()) throw new LeaseholdError('config_unreadable', { path, reason: 'it is not a regular file' });
+      if (stat.size > configBytesMax) throw new LeaseholdError('config_unreadable', { path, reason: `it has ${stat.size} bytes; at most ${configBytesMax} are read` });
+      return decode(path, await file.readFile());
+    } finally {
+      await file.close();
+    }
+  } catch (error) {
+    if (error instanceof LeaseholdError) throw error;
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (mayBeAbsent && (code === 'ENOENT' || code === 'ENOTDIR')) return null;
+    const reason = code === 'ENOENT' ? 'there is no such file' : code === 'EACCES' ? 'its permissions forbid it' : message;
+    throw new LeaseholdError('config_unreadable', { path, reason }, { cause: error });
+  }
+}
+
+function decode(path: string, bytes: Uint8Array): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch (error) {
+    throw new LeaseholdError('config_unreadable', { path, reason: 'it is not UTF-8 text' }, { cause: error });
+  }
+}
+
+/** The file as a person in that folder would call it. */
+function relativeName(path: string, cwd: string): string {
+  const name = relative(cwd, path);
+  return name.startsWith('..') ? path : name === '' ? basename(path) : name;
+}
+
+async function layer(spoken: Source & { readonly value: unknown }, folder: string, home: string): Promise<Layer> {
+  // An empty source needs no schema, and loading the checker costs time that a start without a file need not pay.
+  if (JSON.stringify(spoken.value) === '{}') return { source: spoken, settings: {} };
+  await assertValid(spoken.value, spoken);
+  return { source: spoken, settings: interpret(spoken.value as Written, spoken, folder, home) };
+}
+
+function first<K extends keyof Settings>(layers: readonly Layer[], key: K): Settings[K] | undefined {
+  return layers.find(({ settings }) => settings[key] !== undefined)?.settings[key];
+}
+
+/** Limits are merged one by one, whatever source each comes from. */
+function mergedLimits(layers: readonly Layer[]): Partial<Limits> {
+  return Object.assign({}, ...layers.map(({ settings }) => settings.limits ?? {}).reverse()) as Partial<Limits>;
+}
+
+function assertRelations(layers: readonly Layer[]): void {
+  const limits: Limits = { ...defaultLimits, ...mergedLimits(layers) };
+  const broken = brokenRelation(limits);
+  if (broken === null) return;
+  const figures = broken.names.map((name) => `${name} is ${limits[name]}`).join(', ');
+  const set = (name: LimitName) => layers.find(({ settings }) => settings.limits?.[name] !== undefined);
+  const culprit = broken.names.find((name) => set(name) !== undefined) ?? broken.names[0];
+  const source = culprit === undefined ? undefined : set(culprit)?.source;
+  // Defaults hold among themselves (the tests say so), so somebody set one of them.
+  if (culprit === undefined || source === undefined) throw new LeaseholdError('limit_relation', { relation: broken.text });
+  throw configInvalid(source, [{ pointer: ['limits', culprit], part: 'value', reason: `${broken.text} must hold; ${figures}` }]);
+}
+
+function mergedPolicies(layers: readonly Layer[]): OrchestratorOptions['classPolicies'] {
+  const merged: Partial<Record<RequestClass, Partial<ClassPolicy>>> = {};
+  for (const name of classes) {
+    const policy = Object.assign({}, ...layers.map(({ settings }) => settings.classPolicies?.[name] ?? {}).reverse()) as Partial<ClassPolicy>;
+    if (Object.keys(policy).length > 0) merged[name] = policy;
+  }
+  return merged;
+}
+
+function toOptions(layers: readonly Layer[]): OrchestratorOptions {
+  const options = {
+    models: first(layers, 'models'),
+    devices: first(layers, 'devices'),
+    reserveBytes: first(layers, 'reserveBytes'),
+    broker: first(layers, 'broker'),
+    stateFolder: first(layers, 'stateFolder'),
+    allowLedgerOnly: first(layers, 'allowLedgerOnly'),
+    engines: first(layers, 'engines'),
+    limits: mergedLimits(layers),
+    classPolicies: mergedPolicies(layers),
+  };
+  const isEmpty = (value: unknown) => value === undefined || (typeof value === 'object' && Object.keys(value as object).length === 0);
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => !isEmpty(value)));
+}

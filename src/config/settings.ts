@@ -1,0 +1,165 @@
+/** What written settings mean: sizes, durations and paths in our units and names. */
+import { isAbsolute, join, resolve } from 'node:path';
+import {
+  LeaseholdError, classes, defaultLimits, parseBytes, type ClassPolicy, type LimitName, type Limits, type RequestClass,
+} from '../../protocol/index.js';
+import type { EngineOptions, ModelOptions } from '../orchestrator/options.js';
+import { parseDurationMs } from './durations.js';
+import { configInvalid, pointerText, type Pointer, type Source } from './fault.js';
+import type { Duration, LogLevel, Scalar, Size, Written, WrittenModel } from './written.js';
+
+/** One source's settings in our units; what it does not say is absent. */
+export interface Settings {
+  readonly devices?: readonly string[];
+  readonly reserveBytes?: number | Readonly<Record<string, number>>;
+  readonly stateFolder?: string;
+  readonly broker?: 'auto' | 'own' | 'attach';
+  readonly allowLedgerOnly?: boolean;
+  readonly models?: Readonly<Record<string, ModelOptions>>;
+  readonly engines?: readonly EngineOptions[];
+  readonly limits?: Partial<Limits>;
+  readonly classPolicies?: Readonly<Partial<Record<RequestClass, Partial<ClassPolicy>>>>;
+  readonly logLevel?: LogLevel;
+  readonly logFile?: string | null;
+}
+
+/** Turns written settings into ours. `folder` is what relative paths are relative to. Throws `config_invalid`. */
+export function interpret(written: Written, source: Source, folder: string, home: string): Settings {
+  const read = new Reader(source, folder, home);
+  return withoutUndefined({
+    devices: typeof written.devices === 'string' ? [written.devices] : written.devices,
+    reserveBytes: read.reserve(written.reserve),
+    stateFolder: written.state === undefined ? undefined : read.path(written.state),
+    broker: written.broker,
+    allowLedgerOnly: written.allowLedgerOnly,
+    models: read.each(written.models, (model, pointer) => read.model(model, pointer), ['models']),
+    engines: read.engines(written.workers),
+    limits: read.limits(written.limits),
+    classPolicies: read.classPolicies(written.limits?.classes),
+    logLevel: written.log?.level,
+    logFile: typeof written.log?.file === 'string' ? read.path(written.log.file) : written.log?.file,
+  });
+}
+
+class Reader {
+  readonly #source: Source;
+  readonly #folder: string;
+  readonly #home: string;
+
+  constructor(source: Source, folder: string, home: string) {
+    this.#source = source;
+    this.#folder = folder;
+    this.#home = home;
+  }
+
+  /** `~/` is the home folder; a relative path belongs to the file it is written in. */
+  path(text: string): string {
+    if (text === '~' || text.startsWith('~/')) return join(this.#home, text.slice(1));
+    return isAbsolute(text) ? text : resolve(this.#folder, text);
+  }
+
+  reserve(written: Written['reserve']): Settings['reserveBytes'] {
+    if (written === undefined) return undefined;
+    if (typeof written !== 'object') return this.size(written, ['reserve']);
+    return this.each(written, (size, pointer) => this.size(size, pointer), ['reserve']);
+  }
+
+  model(written: WrittenModel, pointer: Pointer): ModelOptions {
+    const { ttl } = written;
+    return withoutUndefined<ModelOptions>({
+      source: this.#modelSource(written.source),
+      engine: written.engine,
+      contextTokens: written.context,
+      parallel: written.parallel,
+      ttlMs: ttl === undefined || ttl === null || ttl === 'never' ? (ttl === undefined ? undefined : null) : this.duration(ttl, [...pointer, 'ttl']),
+      preload: written.preload,
+      pinned: written.pin,
+      exclusive: written.exclusive,
+      device: written.device,
+      class: written.class,
+      aliases: written.aliases,
+      declaredBytes: written.declaredBytes === undefined ? undefined : this.size(written.declaredBytes, [...pointer, 'declaredBytes']),
+      embedding: written.embedding,
+      options: texts(written.options),
+    });
+  }
+
+  engines(written: Written['workers']): readonly EngineOptions[] | undefined {
+    const engines = this.each(written, (worker, pointer) => {
+      const name = String(pointer[1]);
+      if (worker.command === undefined && name !== 'llama' && name !== 'simulated') this.refuse(pointer, 'command is missing; only llama and simulated have one built in');
+      const { command } = worker;
+      return withoutUndefined<EngineOptions>({
+        name,
+        command: command === undefined || !/[\\/]/.test(command) ? command : this.path(command),
+        args: worker.args,
+        env: texts(worker.env),
+        modelsPerWorker: worker.modelsPerWorker,
+      });
+    }, ['workers']);
+    return engines === undefined ? undefined : Object.values(engines);
+  }
+
+  limits(written: Written['limits']): Partial<Limits> | undefined {
+    if (written === undefined || written === null) return undefined;
+    const limits: Partial<Record<LimitName, number>> = {};
+    for (const name of Object.keys(defaultLimits) as LimitName[]) {
+      const value = written[name];
+      if (value !== undefined) limits[name] = this.#quantity(name, value, ['limits', name]);
+    }
+    return limits;
+  }
+
+  classPolicies(written: NonNullable<Written['limits']>['classes']): Settings['classPolicies'] {
+    if (written === undefined || written === null) return undefined;
+    const policies: Partial<Record<RequestClass, Partial<ClassPolicy>>> = {};
+    for (const name of classes) {
+      const policy = this.each(written[name], (value, pointer) => this.#quantity(String(pointer.at(-1)), value, pointer), ['limits', 'classes', name]);
+      if (policy !== undefined) policies[name] = policy;
+    }
+    return policies;
+  }
+
+  size(written: Size, pointer: Pointer): number {
+    try {
+      return parseBytes(String(written), pointerText(pointer));
+    } catch (error) {
+      // The pattern has passed: only its size can be wrong.
+      if (error instanceof LeaseholdError) this.refuse(pointer, 'must be at most 9007199254740991 bytes');
+      throw error;
+    }
+  }
+
+  duration(written: Duration, pointer: Pointer): number {
+    return parseDurationMs(written) ?? this.refuse(pointer, 'must be at most 30d');
+  }
+
+  each<T, R>(written: Readonly<Record<string, T>> | null | undefined, convert: (value: T, pointer: Pointer) => R, pointer: Pointer): Record<string, R> | undefined {
+    if (written === undefined || written === null) return undefined;
+    return Object.fromEntries(Object.entries(written).map(([name, value]) => [name, convert(value, [...pointer, name])]));
+  }
+
+  refuse(pointer: Pointer, reason: string): never {
+    throw configInvalid(this.#source, [{ pointer, part: 'value', reason }]);
+  }
+
+  /** The unit is in the name, so the name says how to read it. */
+  #quantity(name: string, value: number | string, pointer: Pointer): number {
+    if (name.includes('Bytes')) return this.size(value, pointer);
+    return name.endsWith('Ms') ? this.duration(value, pointer) : Number(value);
+  }
+
+  /** A bare word is the name of a model that ships; `sim:` is a script of the simulated engine; the rest are paths. */
+  #modelSource(text: string): string {
+    return text.startsWith('sim:') || /^[\w-]+$/.test(text) ? text : this.path(text);
+  }
+}
+
+function texts(written: Readonly<Record<string, Scalar>> | undefined): Readonly<Record<string, string>> | undefined {
+  return written === undefined ? undefined : Object.fromEntries(Object.entries(written).map(([name, value]) => [name, String(value)]));
+}
+
+/** The object without the keys whose value is undefined. */
+function withoutUndefined<T extends object>(given: { readonly [K in keyof T]: T[K] | undefined }): T {
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as T;
+}

@@ -1,0 +1,82 @@
+/** Checks a plain value against the schema and says what is wrong in words, with what is allowed. */
+import type { ErrorObject, ValidateFunction } from 'ajv';
+import { configInvalid, shown, type Fault, type Pointer, type Source } from './fault.js';
+import { configSchema, type JsonSchema } from './schema-file.js';
+import { suggest } from './suggest.js';
+
+/** More names than this are not listed: the nearest one says more. */
+const namesListedMax = 14;
+
+let compiled: Promise<ValidateFunction> | null = null;
+
+/** Throws one `config_invalid` with every fault of `value`; a value that passes has the shape of the schema. */
+export async function assertValid(value: unknown, source: Source): Promise<void> {
+  compiled ??= compile();
+  const validate = await compiled;
+  if (validate(value)) return;
+  throw configInvalid(source, faultsOf(validate.errors ?? []));
+}
+
+async function compile(): Promise<ValidateFunction> {
+  const { Ajv } = await import('ajv');
+  return new Ajv({ allErrors: true, verbose: true, allowUnionTypes: true }).compile(configSchema());
+}
+
+/** One fault a value: of several errors about it, the first says what was expected of it. */
+function faultsOf(errors: readonly ErrorObject[]): readonly Fault[] {
+  const seen = new Set<string>();
+  return errors.filter(({ keyword }) => keyword !== 'propertyNames').flatMap((error) => {
+    const fault = faultOf(error);
+    const place = JSON.stringify([fault.pointer, fault.part]);
+    if (seen.has(place)) return [];
+    seen.add(place);
+    return [fault];
+  });
+}
+
+function faultOf(error: ErrorObject): Fault {
+  const parent = error.parentSchema as JsonSchema | undefined;
+  const pointer = toPointer(error.instancePath);
+  if (error.keyword === 'additionalProperties') {
+    const { additionalProperty: key } = error.params as { additionalProperty: string };
+    return { pointer: [...pointer, key], part: 'key', reason: unknownKey(key, Object.keys(parent?.properties ?? {})) };
+  }
+  // The error is about the name of a key, not about the value there.
+  if (error.propertyName !== undefined) {
+    return { pointer: [...pointer, error.propertyName], part: 'key', reason: `${shown(error.propertyName)} must be ${parent?.title ?? 'another name'}` };
+  }
+  if (error.keyword === 'required') {
+    return { pointer, part: 'key', reason: `${(error.params as { missingProperty: string }).missingProperty} is missing` };
+  }
+  return { pointer, part: 'value', reason: wrongValue(error, parent) };
+}
+
+function wrongValue(error: ErrorObject, parent: JsonSchema | undefined): string {
+  const data: unknown = error.data;
+  if (error.keyword === 'enum') return wrongWord(data, (error.params as { allowedValues: readonly string[] }).allowedValues);
+  if (error.keyword === 'uniqueItems') return 'the same entry is there twice';
+  if (error.keyword === 'minItems') return 'must have at least one entry';
+  if (error.keyword === 'maxItems' || error.keyword === 'maxProperties') return `must have at most ${(error.params as { limit: number }).limit} entries`;
+  if (error.keyword === 'maxLength') return `must have at most ${(error.params as { limit: number }).limit} characters`;
+  return `must be ${parent?.title ?? error.message ?? 'something else'}, not ${shown(data)}`;
+}
+
+function wrongWord(data: unknown, allowed: readonly string[]): string {
+  const near = typeof data === 'string' ? suggest(data, allowed) : null;
+  return `must be one of ${allowed.join(', ')}, not ${shown(data)}${near === null ? '' : `; did you mean ${near}?`}`;
+}
+
+/** `unknown key "modls"; did you mean models? Known here: …` */
+export function unknownKey(key: string, known: readonly string[]): string {
+  const near = suggest(key, known);
+  const listed = known.length <= namesListedMax ? `known here: ${known.join(', ')}` : `${known.length} keys are known here`;
+  return `unknown key ${shown(key)}; ${near === null ? listed : `did you mean ${near}?`}`;
+}
+
+/** A JSON pointer's steps; all-digit steps are indices (no key of ours is a number). */
+function toPointer(instancePath: string): Pointer {
+  return instancePath.split('/').slice(1).map((step) => {
+    const text = step.replaceAll('~1', '/').replaceAll('~0', '~');
+    return /^\d+$/.test(text) ? Number(text) : text;
+  });
+}

@@ -1,0 +1,53 @@
+/** Ways in to workers: one connection for each worker, kept while it lives; placed anew when it does not. */
+import type { Limits } from '../../protocol/index.js';
+import { openCaller, type BrokerSession, type Placement, type Waiting, type WorkerCaller } from '../client/index.js';
+import type { Served } from './catalogue.js';
+import type { CallOptions, Stage } from './types.js';
+
+export class Callers {
+  readonly #session: BrokerSession;
+  readonly #limits: Limits;
+  readonly #open = new Map<string, Promise<WorkerCaller>>();
+
+  constructor(session: BrokerSession, limits: Limits) {
+    this.#session = session;
+    this.#limits = limits;
+  }
+
+  /** A caller of a worker that serves the model, or will: finds one or has one started. `ageMs`: how long the call has waited already. */
+  async find(served: Served, options: CallOptions, ageMs: number): Promise<WorkerCaller> {
+    const { spec, device } = served;
+    options.onStage?.(stageOf('Finding a worker', null));
+    const placement = await this.#session.place({
+      model: spec.key, engine: spec.engine, estimateBytes: spec.declaredBytes, class: options.class ?? served.class, policy: spec.policy, ageMs,
+      ...(device === null ? {} : { device }),
+      ...(options.deadlineMs === undefined ? {} : { deadlineMs: options.deadlineMs }),
+      ...(options.signal === undefined ? {} : { signal: options.signal }),
+      onWaiting: (waiting) => options.onStage?.(stageOf(textOf(waiting), waiting.explain)),
+    });
+    return this.#caller(placement);
+  }
+
+  close(): void {
+    for (const caller of this.#open.values()) caller.then((open) => { open.close(); }, () => undefined);
+    this.#open.clear();
+  }
+
+  #caller(placement: Placement): Promise<WorkerCaller> {
+    const known = this.#open.get(placement.generation);
+    if (known !== undefined) return known;
+    const opening = openCaller({ dataSocket: placement.dataSocket, ticket: placement.ticket, caller: this.#session.generation, limits: this.#limits });
+    this.#open.set(placement.generation, opening);
+    const forget = (): void => { if (this.#open.get(placement.generation) === opening) this.#open.delete(placement.generation); };
+    opening.then((caller) => { void caller.closed.then(forget); }, forget);
+    return opening;
+  }
+}
+
+function stageOf(text: string, explain: string | null): Stage {
+  return { stage: 'placing', progress: null, text, explain };
+}
+
+function textOf(waiting: Waiting): string {
+  return `Waiting for a worker, place ${String(waiting.position + 1)}: ${waiting.reason}`;
+}

@@ -1,0 +1,137 @@
+/** Which names mean which model, and the immutable spec that a worker is given for each. */
+import { createHash } from 'node:crypto';
+import { realpathSync } from 'node:fs';
+import { basename, extname, resolve } from 'node:path';
+import { LeaseholdError, modelSpec, type ModelSpec, type RequestClass } from '../../protocol/index.js';
+import { tinyModels } from '../../workers/models/index.js';
+import type { ModelOptions } from './options.js';
+
+/** A model as it is served: its spec for the engine, and how its requests are treated. */
+export interface Served {
+  readonly name: string;
+  readonly aliases: readonly string[];
+  readonly spec: ModelSpec;
+  readonly device: string | null;
+  readonly class: RequestClass;
+  readonly preload: boolean;
+}
+
+const stemCharactersMax = 128;
+
+export class Catalogue {
+  readonly #byName = new Map<string, Served>();
+  readonly #models: Served[] = [];
+
+  /** Names and aliases must be unique; throws `config_invalid` naming the clash. */
+  constructor(models: Readonly<Record<string, ModelOptions>>) {
+    for (const [name, options] of Object.entries(models)) this.#add(serve(name, options));
+    for (const name of Object.keys(tinyModels)) {
+      if (!this.#byName.has(name)) this.#add(serve(name, { source: name }));
+    }
+  }
+
+  /** Takes in what a running broker serves; names of our own win. */
+  adopt(served: readonly Served[]): void {
+    for (const model of served) if (!this.#byName.has(model.name)) this.#add({ ...model, aliases: model.aliases.filter((alias) => !this.#byName.has(alias)) });
+  }
+
+  get models(): readonly Served[] {
+    return this.#models;
+  }
+
+  /** By name or alias; throws `model_unknown` listing what is known. */
+  find(name: string): Served {
+    const served = this.#byName.get(name);
+    if (served === undefined) throw new LeaseholdError('model_unknown', { model: name, known: [...this.#byName.keys()].join(', ') });
+    return served;
+  }
+
+  /** The name people know a key by; the key itself when it is not ours. */
+  nameOf(key: string): string {
+    return this.#models.find(({ spec }) => spec.key === key)?.name ?? key;
+  }
+
+  #add(served: Served): void {
+    for (const name of [served.name, ...served.aliases]) {
+      const other = this.#byName.get(name);
+      if (other !== undefined) {
+        throw new LeaseholdError('config_invalid', { path: 'models', where: served.name, reason: `the name ${name} already means ${other.name}` });
+      }
+      this.#byName.set(name, served);
+    }
+    this.#models.push(served);
+  }
+}
+
+function serve(name: string, options: ModelOptions): Served {
+  const spec = toSpec(options);
+  checkSpec(name, spec);
+  return {
+    name,
+    aliases: options.aliases ?? [],
+    spec,
+    device: options.device ?? null,
+    class: options.class ?? 'normal',
+    preload: options.preload ?? false,
+  };
+}
+
+/** What would be refused on the wire, call by call, is refused here, once. */
+function checkSpec(name: string, spec: ModelSpec): void {
+  const { declaredBytes } = spec;
+  if (declaredBytes !== null && !(Number.isSafeInteger(declaredBytes) && declaredBytes > 0)) {
+    throw new LeaseholdError('bytes_invalid', { field: `models.${name}.declaredBytes`, value: String(declaredBytes), minimum: 1 });
+  }
+  const fault = modelSpec().check(spec, '') ?? zeroOf(spec);
+  if (fault !== null) throw new LeaseholdError('config_invalid', { path: 'models', where: `${name}.${fault.path}`, reason: `it must be ${fault.expected}` });
+}
+
+/** The wire lets through a model that has room for nothing. */
+function zeroOf({ contextTokens, parallel }: ModelSpec): { readonly path: string; readonly expected: string } | null {
+  if (contextTokens === 0) return { path: 'contextTokens', expected: 'at least 1' };
+  return parallel === 0 ? { path: 'parallel', expected: 'at least 1' } : null;
+}
+
+function toSpec(options: ModelOptions): ModelSpec {
+  const engine = options.engine ?? 'llama';
+  const source = toPath(options.source);
+  const embedding = options.embedding ?? false;
+  const settings = options.options ?? {};
+  return {
+    key: modelKeyOf(engine, source, embedding, settings),
+    engine,
+    source,
+    contextTokens: options.contextTokens ?? 2048,
+    parallel: options.parallel ?? 1,
+    embedding,
+    declaredBytes: options.declaredBytes ?? null,
+    policy: { ttlMs: options.ttlMs ?? null, pinned: options.pinned ?? false, exclusive: options.exclusive ?? false },
+    options: settings,
+  };
+}
+
+/**
+ * The key names what is loaded, not who asks: the file, the engine and the
+ * settings that change the load. Context, class and sampling are not in it, so
+ * two presets of one file share one load (B77).
+ */
+function modelKeyOf(engine: string, source: string, embedding: boolean, settings: Readonly<Record<string, string>>): string {
+  const ordered = Object.keys(settings).sort().map((key) => [key, settings[key]]);
+  const digest = createHash('sha256').update(JSON.stringify([engine, source, embedding, ordered])).digest('hex').slice(0, 8);
+  const stem = source.startsWith('sim:') ? 'script' : basename(source, extname(source));
+  // A file's name may hold what a key may not; the digest tells two apart all the same.
+  const readable = [...stem.replace(/\p{C}/gu, '_')].slice(0, stemCharactersMax).join('');
+  return `${readable}@${engine}#${digest}`;
+}
+
+function toPath(source: string): string {
+  const tiny = Object.hasOwn(tinyModels, source) ? tinyModels[source] : undefined;
+  if (tiny !== undefined) return tiny.ggufPath;
+  // An inline script of the simulated engine is no path.
+  if (source.startsWith('sim:')) return source;
+  try {
+    return realpathSync(resolve(source));
+  } catch (error) {
+    throw new LeaseholdError('model_invalid', { source, reason: (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'there is no such file' : String(error) }, { cause: error });
+  }
+}

@@ -1,0 +1,89 @@
+/** How an orchestrator comes to a broker: one of its own in this process, or one that runs already. */
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { LeaseholdError, classPolicies, type ClassPolicy, type Limits, type RequestClass } from '../../protocol/index.js';
+import { connect, type ByteStream } from '../../protocol/node/index.js';
+import { createBroker, defaultStatePath, effectiveLimits, readStateFolder, silentLog, type Broker } from '../../broker/shell/index.js';
+import { discoverCards } from './discover.js';
+import { engineCommands } from './engines.js';
+import type { OrchestratorOptions } from './options.js';
+
+/** A broker within reach. `dial` opens one more connection to it: client and holder sessions each have their own. */
+export interface Reach {
+  readonly owned: Broker | null;
+  readonly socketPath: string;
+  readonly secret: string;
+  /** The broker's own where it is ours; else as this process has them. */
+  readonly limits: Limits;
+  dial(): Promise<ByteStream>;
+}
+
+const connectTimeoutMs = 5_000;
+/** Who has the lock may still be finding its cards; it is asked again until then. */
+const othersStartMs = 30_000;
+const othersStartPauseMs = 50;
+
+/** See `OrchestratorOptions.broker` for what each mode promises. `facts` are shown with the ledger of an owned broker. */
+export async function reachBroker(options: OrchestratorOptions, expectedWorkers: number, facts: () => Readonly<Record<string, unknown>>): Promise<Reach> {
+  const mode = options.broker ?? 'auto';
+  const path = options.stateFolder ?? defaultStatePath();
+  const limits = effectiveLimits(options.limits ?? {});
+  const giveUpMs = performance.now() + othersStartMs;
+  for (;;) {
+    const running = mode === 'own' ? null : await attach(path, limits);
+    if (running !== null) return running;
+    if (mode === 'attach') throw new LeaseholdError('broker_lost', { reason: `no broker answers in ${path}; start one with: leasehold up` });
+    try {
+      return await own(options, path, expectedWorkers, facts);
+    } catch (error) {
+      // Of two that start at once one owns, and the other attaches to it as soon as it answers.
+      if (mode === 'own' || !isStateLocked(error, path) || performance.now() > giveUpMs) throw error;
+    }
+    await pause(othersStartPauseMs);
+  }
+}
+
+/** Another broker has this very folder. One that has only a card of ours never answers here. */
+function isStateLocked(error: unknown, path: string): boolean {
+  const { code, details } = LeaseholdError.from(error);
+  return code === 'broker_running' && details['path'] === join(path, 'broker.lock');
+}
+
+async function attach(path: string, limits: Limits): Promise<Reach | null> {
+  const state = readStateFolder(path);
+  if (state === null) return null;
+  const dial = (): Promise<ByteStream> => connect({ path: state.socketPath, timeoutMs: connectTimeoutMs });
+  try {
+    (await dial()).destroy();
+  } catch (error) {
+    const { details } = LeaseholdError.from(error);
+    if (details['reason'] === 'ECONNREFUSED' || details['reason'] === 'ENOENT') return null;
+    throw error;
+  }
+  return { owned: null, socketPath: state.socketPath, secret: state.secret, limits, dial };
+}
+
+async function own(options: OrchestratorOptions, path: string, expectedWorkers: number, facts: () => Readonly<Record<string, unknown>>): Promise<Reach> {
+  const log = options.log ?? silentLog;
+  const broker = await createBroker({
+    stateFolder: path,
+    engines: engineCommands(options.engines ?? []),
+    discover: (stateId) => discoverCards(options, stateId, log),
+    limits: options.limits ?? {},
+    classPolicies: completePolicies(options.classPolicies ?? {}),
+    allowLedgerOnly: options.allowLedgerOnly ?? false,
+    expectedWorkers,
+    facts,
+    log,
+  });
+  return { owned: broker, socketPath: broker.socketPath, secret: broker.secret, limits: broker.limits, dial: async () => broker.attachInMemory() };
+}
+
+/** The given overrides over the defaults. */
+function completePolicies(given: NonNullable<OrchestratorOptions['classPolicies']>): Record<RequestClass, ClassPolicy> {
+  return {
+    interactive: { ...classPolicies.interactive, ...given.interactive },
+    normal: { ...classPolicies.normal, ...given.normal },
+    background: { ...classPolicies.background, ...given.background },
+  };
+}

@@ -1,0 +1,84 @@
+/** From `devices` of the options to the cards a broker owns. */
+import { LeaseholdError } from '../../protocol/index.js';
+import {
+  DeviceLadder, SimulatedCard, cpuCard, cpuDevice, cpuReading, createRealRungs, defaultReserveBytes, isSimulatedSpec, normaliseDevice,
+  parseSimulatedSpec, simulatedDevice, type CardDescription,
+} from '../../broker/devices/index.js';
+import type { CardReader, Log, OwnedCard } from '../../broker/shell/index.js';
+import { monotonicUs } from '../../protocol/node/index.js';
+import type { OrchestratorOptions } from './options.js';
+
+export type DeviceOptions = Pick<OrchestratorOptions, 'devices' | 'reserveBytes'>;
+
+/**
+ * Words mean: `auto` every real card, else the CPU; `cpu` the pseudo-card on
+ * which nothing is leased; `sim:…` a simulated card; anything else the UUID of
+ * a real card. Rejects with `device_unknown` for a UUID that is not there.
+ */
+export async function discoverCards(options: DeviceOptions, stateId: string, log: Log): Promise<readonly OwnedCard[]> {
+  const words = options.devices ?? ['auto'];
+  if (words.length === 0) throw new LeaseholdError('config_invalid', { path: 'devices', where: 'devices', reason: 'the list is empty; use auto, cpu, sim:24MiB or UUIDs' });
+  const simulated = words.filter(isSimulatedSpec).map((word, index) => simulatedCard(word, stateId, index));
+  const others = words.filter((word) => !isSimulatedSpec(word));
+  const real = others.some((word) => word !== 'cpu') ? await realCards(others, simulated.length > 0, log) : [];
+  const cpu = others.includes('cpu') && !real.some(({ card }) => card.kind === 'cpu') ? [{ card: cpuCard(), reader: cpuReader }] : [];
+  const found = [...simulated, ...real, ...cpu];
+  try {
+    const reserves = reservesOf(found.map(({ card }) => card), options.reserveBytes ?? null);
+    return found.map((each, index) => ({ ...each, reserveBytes: reserves[index] ?? 0 }));
+  } catch (error) {
+    for (const { reader } of found) await reader.close();
+    throw error;
+  }
+}
+
+interface Found {
+  readonly card: CardDescription;
+  readonly reader: CardReader;
+}
+
+const cpuReader: CardReader = {
+  read: async () => cpuReading(monotonicUs()),
+  close: async () => undefined,
+};
+
+function simulatedCard(word: string, stateId: string, index: number): Found {
+  const reader = new SimulatedCard({ ...parseSimulatedSpec(word), device: simulatedDevice(stateId, index) });
+  return { card: reader.description, reader };
+}
+
+async function realCards(words: readonly string[], besideSimulated: boolean, log: Log): Promise<readonly Found[]> {
+  const ladder = new DeviceLadder({
+    rungs: createRealRungs(),
+    log: (level, message, fields) => { log[level](fields, message); },
+  });
+  const { cards, notes } = await ladder.discover();
+  for (const note of notes) log.info({ note }, 'a way to read cards does not work here');
+  const chosen = words.includes('auto') ? cards : cards.filter(({ device }) => words.some((word) => normaliseDevice(word) === device));
+  const unknown = words.find((word) => word !== 'auto' && word !== 'cpu' && !cards.some(({ device }) => device === normaliseDevice(word)));
+  // The pseudo-card stands in for "no card"; beside a simulated one there is a card.
+  const owned = chosen.filter(({ device }) => device !== cpuDevice || !besideSimulated);
+  if (unknown !== undefined || owned.length === 0) await ladder.close();
+  if (unknown !== undefined) throw unknownDevice(unknown, cards);
+  return owned.map((card) => ({ card, reader: ladder }));
+}
+
+/** Bytes kept free, card by card. Throws `bytes_invalid`, or `device_unknown` for a reserve on a card that is not there. */
+function reservesOf(cards: readonly CardDescription[], given: OrchestratorOptions['reserveBytes']): readonly number[] {
+  const byDevice = typeof given === 'object' && given !== null ? given : {};
+  for (const [word, bytes] of Object.entries(byDevice)) {
+    checkReserve(`reserveBytes.${word}`, bytes);
+    if (!cards.some(({ device }) => device === word || device === normaliseDevice(word))) throw unknownDevice(word, cards);
+  }
+  if (typeof given === 'number') checkReserve('reserveBytes', given);
+  const named = new Map(Object.entries(byDevice).map(([word, bytes]) => [normaliseDevice(word) ?? word, bytes]));
+  return cards.map((card) => (typeof given === 'number' ? given : named.get(card.device) ?? defaultReserveBytes(card, process.platform)));
+}
+
+function checkReserve(field: string, bytes: number): void {
+  if (!Number.isSafeInteger(bytes) || bytes < 0) throw new LeaseholdError('bytes_invalid', { field, value: String(bytes), minimum: 0 });
+}
+
+function unknownDevice(device: string, cards: readonly CardDescription[]): LeaseholdError {
+  return new LeaseholdError('device_unknown', { device, known: cards.map((card) => card.device).join(', ') });
+}

@@ -1,0 +1,80 @@
+/** A running generation as its caller holds it: an iterator of tokens, and the whole when it is done. */
+import { LeaseholdError } from '../../protocol/index.js';
+import type { Generation, GenerationResult, Token } from './types.js';
+
+/** How a call ended, without the text: that is gathered here. */
+export type GenerationEnd = Omit<GenerationResult, 'text' | 'thought'>;
+
+/** Runs the call: yields tokens as the reader asks for them, returns how it ended, stops when `signal` aborts. */
+export type RunGeneration = (signal: AbortSignal) => AsyncGenerator<Token, GenerationEnd, undefined>;
+
+export class RunningGeneration implements Generation {
+  readonly #run: RunGeneration;
+  readonly #abort = new AbortController();
+  readonly #result: Promise<GenerationResult>;
+  #settle: { resolve(result: GenerationResult): void; reject(error: unknown): void } | null = null;
+  #taken = false;
+
+  constructor(run: RunGeneration) {
+    this.#run = run;
+    this.#result = new Promise((resolve, reject) => { this.#settle = { resolve, reject }; });
+    // Whoever iterates learns of a failure there; the promise alone must not end the process.
+    this.#result.catch(() => undefined);
+  }
+
+  [Symbol.asyncIterator](): AsyncIterator<Token, void, undefined> {
+    if (this.#taken) throw new LeaseholdError('closed', { what: 'this generation (its tokens can be read once)' });
+    this.#taken = true;
+    const reader = this.#read();
+    return {
+      next: () => reader.next(),
+      // Leaving does not wait for a token that is still awaited.
+      return: () => {
+        this.#cancel();
+        return reader.return();
+      },
+    };
+  }
+
+  result(): Promise<GenerationResult> {
+    if (!this.#taken) void this.#drain();
+    return this.#result;
+  }
+
+  async #drain(): Promise<void> {
+    try {
+      for await (const _ of this) continue;
+    } catch {
+      // `result()` has been rejected with it.
+    }
+  }
+
+  async *#read(): AsyncGenerator<Token, void, undefined> {
+    const said = { text: '', thought: '' };
+    try {
+      const tokens = this.#run(this.#abort.signal);
+      let next = await tokens.next();
+      while (next.done !== true) {
+        said[next.value.thought ? 'thought' : 'text'] += next.value.text;
+        yield next.value;
+        next = await tokens.next();
+      }
+      this.#settle?.resolve({ ...next.value, ...said });
+    } catch (error) {
+      this.#settle?.reject(error);
+      throw error;
+    } finally {
+      // Reached when the reader leaves early too: the call is cancelled at every stage it may be in.
+      this.#cancel();
+      this.#settle?.reject(cancelled());
+    }
+  }
+
+  #cancel(): void {
+    this.#abort.abort(cancelled());
+  }
+}
+
+function cancelled(): LeaseholdError {
+  return new LeaseholdError('request_cancelled', { what: 'The generation' });
+}

@@ -1,0 +1,8 @@
+/** Broker, workers and models as one object: what `import { createOrchestrator } from 'leasehold'` gives. */
+export { createOrchestrator } from './orchestrator.js';
+export { defaultStatePath, readStateFolder } from './state.js';
+export { createLog, silentLog, type EngineCommand, type Log } from '../../broker/shell/index.js';
+export type { ModelOptions, OrchestratorOptions } from './options.js';
+export type * from './types.js';
+export type { ExplainRecord, ExplainedVictim } from '../../broker/core/explain.js';
+export type { CardView, LeaseView, LedgerView, ProcessView, WaiterView } from '../../broker/core/view.js';

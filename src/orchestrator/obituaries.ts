@@ -1,0 +1,54 @@
+/** How workers ended, remembered for a while: a caller sees only a closed connection, and should be told why. */
+import { LeaseholdError } from '../../protocol/index.js';
+import type { BrokerSession } from '../client/index.js';
+
+interface Obituary {
+  readonly how: string;
+  readonly lastLines: readonly string[];
+}
+
+const rememberedMax = 64;
+/** The broker tells of an exit soon after the connection broke; a caller waits this long for it at most. */
+const newsWithinMs = 2_000;
+/** What the end of a worker looks like to its callers. */
+const signsOfAnEnd: ReadonlySet<string> = new Set(['connection_lost', 'connect_failed', 'shutting_down']);
+
+export class Obituaries {
+  readonly #known = new Map<string, Obituary>();
+  readonly #waiting = new Map<string, (() => void)[]>();
+
+  /** Listens until the session ends. */
+  async listen(session: BrokerSession): Promise<void> {
+    for await (const event of session.subscribe()) {
+      if (event.name !== 'obituary') continue;
+      const { generation, how, lastLines } = event.data as unknown as { readonly generation: string } & Obituary;
+      this.#remember(generation, { how, lastLines });
+    }
+  }
+
+  /** `error` as it is, or `worker_exited` with how and the last lines when that worker is known to have ended. */
+  async explain(error: unknown, generation: string | null): Promise<LeaseholdError> {
+    const typed = LeaseholdError.from(error);
+    if (generation === null || !signsOfAnEnd.has(typed.code)) return typed;
+    const obituary = this.#known.get(generation) ?? await this.#news(generation);
+    if (obituary === undefined) return typed;
+    const details = { ...typed.details, generation, how: obituary.how, lastLines: obituary.lastLines.slice(-5).join('\n') };
+    return new LeaseholdError('worker_exited', details, { cause: typed });
+  }
+
+  #remember(generation: string, obituary: Obituary): void {
+    this.#known.set(generation, obituary);
+    if (this.#known.size > rememberedMax) for (const oldest of this.#known.keys()) { this.#known.delete(oldest); break; }
+    for (const wake of this.#waiting.get(generation) ?? []) wake();
+    this.#waiting.delete(generation);
+  }
+
+  async #news(generation: string): Promise<Obituary | undefined> {
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, newsWithinMs);
+      const wake = (): void => { clearTimeout(timer); resolve(); };
+      this.#waiting.set(generation, [...(this.#waiting.get(generation) ?? []), wake]);
+    });
+    return this.#known.get(generation);
+  }
+}

@@ -1,0 +1,68 @@
+/** What an embedder gives `createOrchestrator`, and what a configuration file becomes. */
+import type { ClassPolicy, Limits, RequestClass } from '../../protocol/index.js';
+import type { EngineCommand, Log } from '../../broker/shell/index.js';
+
+/** One model to serve. */
+export interface ModelOptions {
+  /** Path of what the engine loads: a GGUF file for `llama`, a script for `simulated`. Or the name of a model that ships with Leasehold. */
+  readonly source: string;
+  /** Default `llama`. */
+  readonly engine?: string;
+  /** Tokens of one context. Default 2048. */
+  readonly contextTokens?: number;
+  /** Calls that may run at once, each in a context of its own. Default 1. */
+  readonly parallel?: number;
+  /** Unloaded this long after the end of its last use; null (default): never. Milliseconds. */
+  readonly ttlMs?: number | null;
+  /** Load at start. Default false. */
+  readonly preload?: boolean;
+  /** Never a victim. Default false. */
+  readonly pinned?: boolean;
+  /** Measured ceiling fits the empty card alone: the only exception to the headroom. Default false. */
+  readonly exclusive?: boolean;
+  /** UUID of the card to use; default: the broker chooses. */
+  readonly device?: string | null;
+  /** Default class of its requests. Default `normal`. */
+  readonly class?: RequestClass;
+  /** Other names it answers to. */
+  readonly aliases?: readonly string[];
+  /** The operator's word on its size where no estimate can be made. Bytes. */
+  readonly declaredBytes?: number | null;
+  /** It makes vectors, not text. Default false. */
+  readonly embedding?: boolean;
+  /** Settings of the engine, passed through. */
+  readonly options?: Readonly<Record<string, string>>;
+}
+
+/** How workers of an engine are started. What is left out is the built-in engine's; an engine of another name needs `command`. */
+export type EngineOptions = Pick<EngineCommand, 'name'> & Partial<EngineCommand>;
+
+export interface OrchestratorOptions {
+  /** Models by name. The models that ship with Leasehold are known without being named here. */
+  readonly models?: Readonly<Record<string, ModelOptions>>;
+  /**
+   * Cards to own: `auto` (default: every real card, else the CPU), `cpu`,
+   * `sim:24MiB` (a simulated card), or UUIDs. Ignored when attaching.
+   */
+  readonly devices?: readonly string[];
+  /** Bytes kept free on every card, or by UUID; default by kind of card. */
+  readonly reserveBytes?: number | Readonly<Record<string, number>> | null;
+  /**
+   * `auto` (default): attach to a broker that runs on this state folder, else
+   * own one. `own`: reject with `broker_running` if there is one. `attach`:
+   * reject with `broker_lost` if there is none.
+   */
+  readonly broker?: 'auto' | 'own' | 'attach';
+  /** Default: $LEASEHOLD_STATE, else the user's runtime directory. */
+  readonly stateFolder?: string;
+  /** Go on with the ledger alone, flagged unverified, when no probe answers. Default false. */
+  readonly allowLedgerOnly?: boolean;
+  /** Engines besides the built-in `llama` and `simulated`; one of the same name replaces it. */
+  readonly engines?: readonly EngineOptions[];
+  /** Overrides of the limits; see protocol/limits.ts. */
+  readonly limits?: Partial<Limits>;
+  /** Overrides of how the classes of requests are treated; what is left out keeps its default. */
+  readonly classPolicies?: Readonly<Partial<Record<RequestClass, Partial<ClassPolicy>>>>;
+  /** Default: silent. */
+  readonly log?: Log;
+}

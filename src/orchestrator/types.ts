@@ -1,0 +1,132 @@
+/** The library's surface. Everything here is safe to keep: changes follow semantic versioning. */
+import type { ChatMessage, RequestClass } from '../../protocol/index.js';
+import type { ExplainRecord } from '../../broker/core/explain.js';
+import type { LedgerView } from '../../broker/core/view.js';
+import type { HeldLease, HoldOptions } from '../client/index.js';
+
+/** A prompt as it is, or a conversation that the model's own chat template renders. */
+export type GenerateInput = string | { readonly prompt: string } | { readonly messages: readonly ChatMessage[] };
+
+export interface CallOptions {
+  /** Stops the call within 200 ms at any stage; the iterator rejects with `request_cancelled`. */
+  readonly signal?: AbortSignal;
+  /** Default: the model's. */
+  readonly class?: RequestClass;
+  /** Longest the whole call may wait for room and its turn, in milliseconds; running calls are never cut. Default 120,000. */
+  readonly deadlineMs?: number;
+  /** What the call is waiting for or doing, as it changes. */
+  readonly onStage?: (stage: Stage) => void;
+}
+
+export interface GenerateOptions extends CallOptions {
+  /** Default 512. */
+  readonly maxTokens?: number;
+  /** Default 0: greedy. */
+  readonly temperature?: number;
+  readonly topK?: number;
+  readonly topP?: number;
+  readonly minP?: number;
+  readonly repeatPenalty?: number;
+  /** A bigint, a safe integer or decimal digits, 0 to 2^63 - 1. */
+  readonly seed?: bigint | number | string;
+  readonly stop?: readonly string[];
+  /** The chat template's thinking switch; default: the template's. */
+  readonly thinking?: boolean;
+}
+
+export interface Stage {
+  readonly stage: 'placing' | 'queued' | 'estimating' | 'waiting' | 'loading' | 'resuming' | 'prefill' | 'generating';
+  /** 0 to 1; null when it cannot be known. */
+  readonly progress: number | null;
+  readonly text: string;
+  /** The explain record behind a wait, when there is one. */
+  readonly explain: string | null;
+}
+
+/** One piece of a generated answer. */
+export interface Token {
+  readonly text: string;
+  readonly ids: readonly number[];
+  /** True while the model thinks, where its template marks thought. */
+  readonly thought: boolean;
+}
+
+export interface GenerationResult {
+  readonly reason: 'stop' | 'length';
+  /** The answer, thought left out. */
+  readonly text: string;
+  readonly thought: string;
+  readonly usage: { readonly promptTokens: number; readonly cachedTokens: number; readonly completionTokens: number; readonly thoughtTokens: number };
+  /** Milliseconds. */
+  readonly timings: { readonly queuedMs: number; readonly loadMs: number; readonly prefillMs: number; readonly generateMs: number };
+  /** The explain record of the grant behind it; null when the model was resident already. */
+  readonly explain: string | null;
+}
+
+/** A running generation: iterate its tokens once, or wait for the whole. Leaving the loop cancels it. */
+export interface Generation extends AsyncIterable<Token> {
+  /** Settles when the call ends; consumes the tokens when nobody iterates. */
+  result(): Promise<GenerationResult>;
+}
+
+/** Room that this process itself will use on a card. See `HoldOptions` for the parts of a request. */
+export interface HostLeaseRequest extends Omit<HoldOptions, 'device'> {
+  /** Left out: the card with most room. */
+  readonly device?: string;
+}
+
+/** What happened, as it happens: grants, waits, evictions, loads, ends of processes. */
+export interface LeaseholdEvent {
+  readonly name: string;
+  readonly atUs: number;
+  readonly data: Readonly<Record<string, unknown>>;
+  /** Events lost since the last because this reader was too slow. */
+  readonly dropped: number;
+}
+
+export interface ServedModel {
+  readonly name: string;
+  readonly aliases: readonly string[];
+  readonly key: string;
+  readonly engine: string;
+  readonly source: string;
+  readonly contextTokens: number;
+  /** It is being loaded, or was, without anybody asking. */
+  readonly preload: boolean;
+}
+
+/** The ledger with what the shell knows besides. */
+export interface LedgerState extends LedgerView {
+  readonly broker: { readonly pid: number; readonly socket: string };
+  readonly workers: readonly { readonly generation: string; readonly engine: string; readonly pid: number | null; readonly threads: number }[];
+  /** Simulated cards as they read themselves: `oomRefusals`, `peakUsedBytes`, `usedBytes`. */
+  readonly simulatedCards: readonly { readonly device: string; readonly totalBytes: number; readonly usedBytes: number; readonly peakUsedBytes: number; readonly oomRefusals: number }[];
+}
+
+
+export interface Orchestrator {
+  /** True when this process owns the broker; false when it attached to one. */
+  readonly ownsBroker: boolean;
+  readonly socketPath: string;
+  readonly models: readonly ServedModel[];
+  /** Places the model, loads it if need be, and streams. Retries once on another worker when no token had been sent. */
+  generate(model: string, input: GenerateInput, options?: GenerateOptions): Generation;
+  /** Vectors for texts, from an embedding model. */
+  embed(model: string, inputs: readonly string[], options?: CallOptions): Promise<{ readonly vectors: readonly (readonly number[])[]; readonly promptTokens: number }>;
+  /** How many tokens the input has, by the model's own tokenizer (loads it if need be). */
+  countTokens(model: string, input: GenerateInput, options?: CallOptions): Promise<number>;
+  /** Makes it resident. */
+  load(model: string, options?: CallOptions): Promise<void>;
+  /** Frees its card bytes once its calls have ended; resolves to bytes confirmed free. */
+  evict(model: string, options?: { readonly target?: 'host' | 'none'; readonly deadlineMs?: number }): Promise<number>;
+  pin(model: string, pinned?: boolean): Promise<void>;
+  /** Leases bytes for this process itself. */
+  lease(request: HostLeaseRequest): Promise<HeldLease>;
+  ledger(): Promise<LedgerState>;
+  /** Why: by explain id or model name; the latest when left out. Newest first. */
+  explain(about?: string, count?: number): Promise<readonly ExplainRecord[]>;
+  /** Ends when the orchestrator closes or the loop is left. */
+  events(): AsyncIterable<LeaseholdEvent>;
+  /** Ends calls, workers (when owned) and every child. Idempotent. */
+  close(): Promise<void>;
+}

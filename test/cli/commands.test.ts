@@ -1,0 +1,316 @@
+// Every command against an orchestrator without processes: what it asks for, what it says to people and programs, how it ends.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t from 'tap';
+import { LeaseholdError } from '../../protocol/index.js';
+import { runProgram } from '../../src/cli/program.js';
+import type { OrchestratorOptions } from '../../src/orchestrator/options.js';
+import { explainRecord } from './example-views.js';
+import { fakeIo, jsonLines, type FakeIo, type FakeIoOptions } from './fake-io.js';
+import { FakeOrchestrator, type FakeSettings } from './fake-orchestrator.js';
+
+const work = mkdtempSync(join(tmpdir(), 'leasehold-cli-'));
+t.teardown(() => { rmSync(work, { recursive: true }); });
+
+interface Run {
+  readonly io: FakeIo;
+  readonly orchestrators: FakeOrchestrator[];
+  readonly ended: Promise<number>;
+}
+
+/** Starts a command line in an empty world. `refuse` is thrown instead of opening an orchestrator. */
+function start(args: readonly string[], settings: FakeSettings = {}, options: FakeIoOptions & { readonly refuse?: LeaseholdError } = {}): Run {
+  const io = fakeIo({ cwd: work, ...options });
+  const orchestrators: FakeOrchestrator[] = [];
+  const createOrchestrator = async (given: OrchestratorOptions) => {
+    if (options.refuse !== undefined) throw options.refuse;
+    const fake = new FakeOrchestrator(given, settings);
+    orchestrators.push(fake);
+    return fake;
+  };
+  return { io, orchestrators, ended: runProgram(args, { io, createOrchestrator }) };
+}
+
+async function finish(args: readonly string[], settings: FakeSettings = {}, options: Parameters<typeof start>[2] = {}) {
+  const { io, orchestrators, ended } = start(args, settings, options);
+  const code = await ended;
+  return { code, io, out: io.stdout.text, err: io.stderr.text, fake: orchestrators[0], orchestrators };
+}
+
+const noBroker = new LeaseholdError('broker_lost', { reason: 'no broker answers in /run/x; start one with: leasehold up' });
+
+t.test('the command line', async (t) => {
+  t.test('knows its version and its help, without opening anything', async (t) => {
+    t.match(await finish(['--version']), { code: 0, out: /^\d+\.\d+\.\d+\n$/, orchestrators: [] });
+    const { code, out } = await finish(['--help']);
+    t.equal(code, 0);
+    for (const command of ['up', 'run', 'ps', 'evict', 'pin', 'explain', 'demo']) t.match(out, new RegExp(`^  ${command}\\b`, 'm'));
+    t.match(out, /Exit status: 0 done/);
+    t.match(await finish([]), { code: 2, err: /Usage: leasehold/ });
+  });
+
+  t.test('is refused in two lines, what and what to do, with a suggestion where there is one', async (t) => {
+    const cases: readonly (readonly [args: string[], what: RegExp, help: RegExp])[] = [
+      [['evcit', 'x'], /unknown command 'evcit' \(Did you mean evict\?\)/, /leasehold --help/],
+      [['ps', '--jsn'], /unknown option '--jsn' \(Did you mean --json\?\)/, /leasehold ps --help/],
+      [['run'], /missing required argument 'model'/, /leasehold run --help/],
+      [['evict'], /missing required argument 'model'/, /leasehold evict --help/],
+      [['run', 'm', 'p', '--class', 'urgent'], /'urgent' is invalid.*interactive, normal, background/, /run --help/],
+      [['run', 'm', 'p', '--seed', '-1'], /argument missing|must be whole/, /.+/],
+      [['run', 'm', 'p', '--seed', '9223372036854775808'], /--seed: must be whole, from 0 to 9223372036854775807/, /.+/],
+      [['run', 'm', 'p', '--temperature', 'hot'], /--temperature: must be a number from 0 to 100, not "hot"/, /.+/],
+      [['run', 'm', 'p', '--max-tokens', '0'], /--max-tokens: must be a whole number from 1/, /.+/],
+      [['run', 'm', 'p', '--deadline', 'soon'], /--deadline: must be a duration like/, /.+/],
+      [['run', 'm', 'p', '--context', '1.5'], /--context: must be a whole number/, /.+/],
+      [['run', 'm', 'p', '--context', '512'], /--context: the configuration here has no model m/, /.+/],
+      [['run', 'm', 'p', '--raw', '--system', 's'], /--system: a raw prompt has no system message/, /.+/],
+      [['ps', '--interval', '1ms'], /--interval: must be a duration/, /.+/],
+      [['explain', '--count', '0'], /--count: must be a whole number from 1 to 1000/, /.+/],
+      [['ps', '--limit', 'workerMax=3'], /command line: --limit workerMax: unknown key "workerMax"; did you mean workersMax\?/, /JSON Schema/],
+      [['up', '--device', '0'], /command line: --device: must be auto, cpu, sim:SIZE or a card's UUID/, /JSON Schema/],
+      [['ps', '--config', '/nowhere.yaml'], /\/nowhere\.yaml cannot be read: there is no such file/, /.+/],
+    ];
+    for (const [args, what, help] of cases) {
+      const { code, out, err, orchestrators } = await finish(args);
+      t.strictSame([code, out, orchestrators.length], [2, '', 0], args.join(' '));
+      const [first = '', second = '', ...more] = err.trimEnd().split('\n');
+      t.match(first, new RegExp(`^error: .*(${what.source})`));
+      t.match(second, new RegExp(`^ {2}help: .*(${help.source})`));
+      t.strictSame(more, []);
+    }
+  });
+
+  t.test('with --json is refused by one object on stdout', async (t) => {
+    const { code, out, err } = await finish(['ps', '--bogus', '--json']);
+    t.strictSame([code, err], [2, '']);
+    t.match(jsonLines(out), [{ error: { code: 'input_invalid', message: /--bogus/, help: /ps --help/, details: Object } }]);
+  });
+
+  t.test('reports every fault of a configuration file', async (t) => {
+    const path = join(work, 'faulty.yaml');
+    writeFileSync(path, 'modls: {}\nreserve: lots\n');
+    const { code, err } = await finish(['ps', '--config', path]);
+    t.equal(code, 2);
+    t.match(err, /^error: faulty\.yaml: line 1, column 1 \(modls\): unknown key.*\n {7}line 2, column 10 \(reserve\): must be a size.*\n {2}help: /);
+  });
+
+  t.test('does not let a message command the terminal, and is coloured only where that is wanted', async (t) => {
+    const failure = new LeaseholdError('model_invalid', { source: 'x\u001B[2Jy', reason: 'bad' });
+    const plain = await finish(['run', 'tiny-facts', 'hi'], { failure });
+    t.notMatch(plain.err, /\u001B/);
+    const terminal = await finish(['run', 'tiny-facts', 'hi'], { failure }, { terminal: true });
+    t.match(terminal.err, /\u001B\[31merror:\u001B\[39m x\[2Jy/);
+    for (const without of [['--no-color'], []]) {
+      const { err } = await finish(['ps', ...without], {}, { terminal: true, refuse: noBroker, env: without.length === 0 ? { NO_COLOR: '1' } : {} });
+      t.match(err, /^error: /);
+    }
+  });
+});
+
+t.test('run', async (t) => {
+  const answer = () => '<think>\nlet me see\n</think>\n\nParis it is';
+
+  t.test('streams the answer to stdout and everything else to stderr', async (t) => {
+    const { code, out, err, fake } = await finish(['run', 'tiny-facts', 'capital', 'of', 'France?', '-v'], { answer });
+    t.strictSame([code, out], [0, 'Paris it is\n']);
+    t.match(err, /^finding a worker for tiny-facts\nwaiting for room for tiny-facts: 1st in the queue; tiny-sums is being put away\nloading tiny-facts\nthinking\n/);
+    t.match(err, /5 prompt tokens, \d+ tokens.*\nqueued 0 ms, load 120 ms, prefill 3 ms, generate 40 ms\nended by stop\n$/);
+    t.strictSame(fake?.calls, [{ method: 'generate', args: ['tiny-facts', { messages: [{ role: 'user', content: 'capital of France?' }] }, {}] }]);
+    t.match(fake, { closed: true, options: { broker: 'auto' } });
+  });
+
+  t.test('hands every option on', async (t) => {
+    const args = ['--system', 'be brief', '--max-tokens', '9', '--temperature', '0.5', '--seed', '9223372036854775807', '--no-think', '--class', 'background', '--deadline', '30s', '--context', '512'];
+    const { fake } = await finish(['run', 'tiny-facts', 'q', ...args], { answer });
+    t.strictSame(fake?.calls[0]?.args, [
+      'tiny-facts', { messages: [{ role: 'system', content: 'be brief' }, { role: 'user', content: 'q' }] },
+      { maxTokens: 9, temperature: 0.5, seed: '9223372036854775807', thinking: false, class: 'background', deadlineMs: 30_000 },
+    ]);
+    t.strictSame(fake?.options.models, { 'tiny-facts': { source: 'tiny-facts', contextTokens: 512 } });
+    const raw = await finish(['run', 'tiny-facts', '--raw', '--think', 'q'], { answer });
+    t.strictSame(raw.fake?.calls[0]?.args, ['tiny-facts', { prompt: 'q' }, { thinking: true }]);
+  });
+
+  t.test('reads the question from standard input, and says so on a terminal', async (t) => {
+    const { fake, out } = await finish(['run', 'tiny-facts', '-q'], { answer: (_, question) => `<${question}>` }, { stdin: 'two\nlines\n' });
+    t.strictSame([fake?.calls[0]?.args[1], out], [{ messages: [{ role: 'user', content: 'two\nlines' }] }, '<two\nlines>\n']);
+    const empty = await finish(['run', 'tiny-facts'], {}, { stdin: ' \n' });
+    t.strictSame([empty.code, empty.orchestrators.length], [2, 0]);
+    t.match(empty.err, /prompt: it is empty; give it as arguments or on standard input/);
+    const long = await finish(['run', 'tiny-facts'], {}, { stdin: 'x'.repeat(4 * 1024 * 1024 + 1) });
+    t.match(long.err, /longer than 4194304 bytes/);
+    const typed = start(['run', 'tiny-facts'], {}, { stdin: null });
+    await typed.io.wrote('end it with Ctrl-D');
+    typed.io.stop('SIGINT');
+    t.strictSame([await typed.ended, typed.orchestrators.length], [130, 0], 'Ctrl-C while it waits for words');
+  });
+
+  t.test('serves a GGUF file under its own name, beside what is configured, and preloads nothing', async (t) => {
+    writeFileSync(join(work, 'my-model.gguf'), 'GGUF');
+    writeFileSync(join(work, 'served.yaml'), 'models: { big: { source: tiny-tales, preload: true, aliases: [b] } }');
+    const { fake } = await finish(['run', './my-model.gguf', 'q', '--config', 'served.yaml'], { answer, served: ['my-model'] });
+    t.strictSame(fake?.options.models, { 'big': { source: 'tiny-tales', preload: false, aliases: ['b'] }, 'my-model': { source: join(work, 'my-model.gguf') } });
+    t.equal(fake?.calls[0]?.args[0], 'my-model');
+    const alias = await finish(['run', 'b', 'q', '--config', 'served.yaml', '--context', '64'], { answer, served: ['b'] });
+    t.strictSame(alias.fake?.options.models, { big: { source: 'tiny-tales', preload: false, aliases: ['b'], contextTokens: 64 } });
+  });
+
+  t.test('shows thought on stderr when asked, and keeps the terminal safe', async (t) => {
+    const shown = await finish(['run', 'tiny-facts', 'q', '--show-thought', '-q'], { answer });
+    t.strictSame([shown.out, shown.err], ['Paris it is\n', 'let me see\n\n']);
+    const hostile = { answer: () => 'a\u001B]0;owned\u0007b' };
+    t.equal((await finish(['run', 'tiny-facts', 'q', '-q'], hostile)).out, 'a\u001B]0;owned\u0007b\n', 'a file gets what the model said');
+    t.equal((await finish(['run', 'tiny-facts', 'q', '-q'], hostile, { terminal: true })).out, 'a]0;ownedb\n');
+  });
+
+  t.test('with --json is stages, tokens and an end', async (t) => {
+    const { code, out, err } = await finish(['run', 'tiny-facts', 'q', '--json'], { answer });
+    t.strictSame([code, err], [0, '']);
+    const lines = jsonLines(out);
+    t.strictSame([...new Set(lines.map(({ event }) => event))], ['stage', 'token', 'end']);
+    t.match(lines.at(-1), { event: 'end', reason: 'stop', text: /Paris it is/, thought: /let me see/, usage: { promptTokens: 5 }, timings: { loadMs: 120 }, explain: null });
+    t.match(lines.find(({ event }) => event === 'token'), { event: 'token', text: String, ids: [1], thought: true });
+  });
+
+  t.test('ends with a status that says why it failed', async (t) => {
+    const failures: readonly (readonly [LeaseholdError, number])[] = [
+      [new LeaseholdError('never_fits', { model: 'm', needBytes: 2, device: 'd', mostBytes: 1 }), 4],
+      [new LeaseholdError('deadline_passed', { what: 'x', deadlineMs: 1, reason: 'y' }), 4],
+      [new LeaseholdError('model_unknown', { model: 'm', known: '' }), 2],
+      [new LeaseholdError('worker_exited', { generation: 'w', how: 'SIGKILL' }), 1],
+      [new LeaseholdError('connect_failed', { path: 'p', reason: 'r' }), 3],
+      [new LeaseholdError('request_cancelled', { what: 'It' }), 130],
+    ];
+    for (const [failure, status] of failures) {
+      const { code, err, fake } = await finish(['run', 'tiny-facts', 'q', '-q'], { failure });
+      t.strictSame([code, fake?.closed], [status, true], failure.code);
+      t.match(err, /^error: .*\n {2}help: /);
+    }
+  });
+
+  t.test('is cancelled by the first Ctrl-C, quietly, and ended by the second', async (t) => {
+    const { io, orchestrators, ended } = start(['run', 'tiny-facts', 'q', '-q'], { endless: true });
+    await io.wrote('You said: q');
+    io.stop('SIGINT');
+    io.stop('SIGINT');
+    t.strictSame([await ended, io.stdout.text, io.stderr.text, io.exits, orchestrators[0]?.closed], [130, 'You said: q\n', '', [130], true]);
+    const json = start(['run', 'tiny-facts', 'q', '--json'], { endless: true });
+    await json.io.wrote('"q"');
+    json.io.stop('SIGTERM');
+    t.equal(await json.ended, 143);
+    t.match(jsonLines(json.io.stdout.text).at(-1), { error: { code: 'request_cancelled' } });
+  });
+});
+
+t.test('up', async (t) => {
+  const config = join(work, 'up.yaml');
+  writeFileSync(config, 'devices: [sim:26MiB]\nmodels:\n  tiny-tales: { source: tiny-tales, preload: true }\n  tiny-sums: { source: tiny-sums }\n  tiny-facts: { source: tiny-facts, preload: true }\n');
+
+  t.test('owns the broker, says what it owns and where it listens, loads what is wanted, and stops when told', async (t) => {
+    const { io, orchestrators, ended } = start(['up', '--config', config, '--log-level', 'silent']);
+    await io.wrote('Ready.');
+    t.match(io.stdout.text, /^Leasehold \d.*pid \d+, .*up\.yaml\n {2}owns SIM-0a1b2c3d-0 {2}simulated card, 26\.0 MiB, 0 kept free\n {2}listens at \/run\/leasehold\/broker\.sock\n/);
+    t.match(io.stdout.text, / {2}loaded tiny-tales {2}\d+ ms\n {2}loaded tiny-facts/);
+    const [fake] = orchestrators;
+    t.match(fake, { closed: false, options: { broker: 'own', devices: ['sim:26MiB'], models: { 'tiny-tales': { preload: false } } } });
+    t.strictSame(fake?.calls.map(({ method, args }) => [method, args[0]]), [['load', 'tiny-tales'], ['load', 'tiny-facts']]);
+    io.stop('SIGTERM');
+    t.strictSame([await ended, fake?.closed], [0, true], 'being stopped is no failure');
+    t.match(io.stdout.text, /Stopping: workers have 5\.0 s to end\. Ctrl-C again ends it at once\.\nStopped; every worker has ended\.\n$/);
+  });
+
+  t.test('goes on when a model cannot be loaded, and says so', async (t) => {
+    const failure = new LeaseholdError('load_failed', { model: 'tiny-tales', reason: 'the file is cut' });
+    const { io, ended } = start(['up', '--config', config, '--log-level', 'silent'], { failure });
+    await io.wrote('Ready.');
+    t.match(io.stderr.text, /error: Loading tiny-tales failed: the file is cut\./);
+    io.stop('SIGINT');
+    t.equal(await ended, 0);
+  });
+
+  t.test('fails when its broker ends by itself', async (t) => {
+    const { io, orchestrators, ended } = start(['up', '--log-level', 'silent']);
+    await io.wrote('Ready.');
+    orchestrators[0]?.die();
+    t.equal(await ended, 3);
+    t.match(io.stderr.text, /The broker is gone: it ended by itself/);
+  });
+
+  t.test('is refused by name when another broker owns the cards', async (t) => {
+    const refuse = new LeaseholdError('broker_running', { path: '/run/x/broker.lock', pid: 7, started: 'now' });
+    const { code, err } = await finish(['up'], {}, { refuse });
+    t.equal(code, 1);
+    t.match(err, /^error: .*\/run\/x\/broker\.lock/);
+  });
+
+  t.test('with --json tells everything that happens, a line each', async (t) => {
+    const { io, ended } = start(['up', '--config', config, '--json', '--log-level', 'silent']);
+    await io.wrote('"event":"ready"');
+    io.stop('SIGINT');
+    t.equal(await ended, 0);
+    const lines = jsonLines(io.stdout.text);
+    t.match(lines[0], { event: 'up', pid: process.pid, socket: '/run/leasehold/broker.sock', config, cards: [{ device: 'SIM-0a1b2c3d-0', kind: 'simulated', totalBytes: 26 * 1024 ** 2 }] });
+    t.match(lines.find(({ event }) => event === 'granted'), { event: 'granted', atUs: Number, dropped: 0, data: { model: 'tiny-tales@llama#0' } });
+    t.match(lines.filter(({ event }) => event === 'preloaded'), [{ model: 'tiny-tales', loadMs: Number }, { model: 'tiny-facts' }]);
+    t.equal(lines.at(-1)?.['event'], 'stopping');
+  });
+});
+
+t.test('ps, evict, pin and explain', async (t) => {
+  t.test('need a running broker, and say how to start one', async (t) => {
+    for (const args of [['ps'], ['evict', 'tiny-sums'], ['pin', 'tiny-sums'], ['explain']]) {
+      const { code, out, err } = await finish(args, {}, { refuse: noBroker });
+      t.strictSame([code, out], [3, '']);
+      t.equal(err, 'error: No broker is running here: no broker answers in /run/x.\n  help: Start one with `leasehold up`, or name the state folder of one that runs with --state.\n');
+      const json = await finish([...args, '--json'], {}, { refuse: noBroker });
+      t.match(jsonLines(json.out), [{ error: { code: 'broker_lost', help: /leasehold up/ } }]);
+    }
+  });
+
+  t.test('ps draws the ledger once, as text or as JSON with names beside the keys', async (t) => {
+    const { code, out, fake } = await finish(['ps', '--state', '/run/x']);
+    t.match(out, /^SIM-0a1b2c3d-0 {2}simulated card · 26\.0 MiB/);
+    t.match(out, /No model is loaded\./);
+    t.match(fake, { closed: true, options: { broker: 'attach', stateFolder: '/run/x' } });
+    t.equal(code, 0);
+    const leases = [{ model: 'tiny-sums@llama#0' }] as never;
+    t.match(jsonLines((await finish(['ps', '--json'], { ledger: { leases } })).out), [{ bootId: 'boot', cards: [{ totalBytes: 26 * 1024 ** 2 }], leases: [{ model: 'tiny-sums@llama#0', name: 'tiny-sums' }] }]);
+  });
+
+  t.test('ps --watch draws until Ctrl-C, and leaves the terminal as it was', async (t) => {
+    const { io, ended, orchestrators } = start(['ps', '--watch', '--interval', '100ms'], {}, { terminal: true });
+    await io.wrote('broker pid 4711');
+    io.stop('SIGINT');
+    t.strictSame([await ended, orchestrators[0]?.closed], [0, true]);
+    t.ok(io.stdout.text.endsWith('\u001B[?25h'), 'the cursor is back');
+    const json = start(['ps', '--watch', '--json', '--interval', '100ms']);
+    await json.io.wrote('"bootId"');
+    json.io.stop('SIGINT');
+    t.equal(await json.ended, 0);
+  });
+
+  t.test('evict says what came back', async (t) => {
+    const { code, out, fake } = await finish(['evict', 'tiny-sums', '--park', '--deadline', '5s']);
+    t.strictSame([code, out], [0, 'tiny-sums held nothing on a card.\n']);
+    t.strictSame(fake?.calls, [{ method: 'evict', args: ['tiny-sums', { target: 'host', deadlineMs: 5_000 }] }]);
+    t.strictSame(jsonLines((await finish(['evict', 'tiny-sums', '--json'])).out), [{ model: 'tiny-sums', freedBytes: 0 }]);
+    t.match(await finish(['evict', 'nobody']), { code: 2, err: /There is no model nobody here; known: tiny-tales, tiny-sums, tiny-facts/ });
+  });
+
+  t.test('pin goes both ways', async (t) => {
+    const { out, fake } = await finish(['pin', 'tiny-sums']);
+    t.strictSame([out, fake?.calls[0]?.args], ['tiny-sums is pinned: it is evicted for nobody.\n', ['tiny-sums', true]]);
+    t.strictSame(jsonLines((await finish(['pin', 'tiny-sums', '--off', '--json'])).out), [{ model: 'tiny-sums', pinned: false }]);
+  });
+
+  t.test('explain shows records newest first, with names in place of keys', async (t) => {
+    const records = [explainRecord({ model: 'tiny-sums@llama#0', text: 'tiny-sums@llama#0 waits for 0123456789ab-w4' }), explainRecord({ id: 'b-x6', verdict: 'granted' })];
+    const { out, fake } = await finish(['explain', 'tiny-sums', '--count', '2'], { records });
+    t.strictSame(fake?.calls[0]?.args, ['tiny-sums', 2]);
+    t.match(out, /^WAITING {2}tiny-sums · [^\n]*\n {2}tiny-sums waits for w4\n[^]*\n\nGRANTED/);
+    t.match(jsonLines((await finish(['explain', '--json'], { records })).out), [{ id: 'b-x7', verdict: 'waiting', model: 'tiny-sums@llama#0' }, { id: 'b-x6' }]);
+    t.equal((await finish(['explain'])).out, 'Nothing has been decided yet.\n');
+    t.equal((await finish(['explain', 'tiny-sums'])).out, 'There is no record about tiny-sums.\n');
+  });
+});

@@ -1,0 +1,119 @@
+// The command as people run it: a daemon, and other processes that use it, on a simulated card with simulated engines.
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import t from 'tap';
+import { jsonLines } from './fake-io.js';
+
+const main = join(dirname(fileURLToPath(import.meta.url)), '../../src/cli/main.js');
+const work = mkdtempSync(join(tmpdir(), 'lh-cli-'));
+const config = join(work, 'leasehold.yaml');
+writeFileSync(config, `
+devices: ["sim:12MiB"]
+state: state
+models:
+  quick: { engine: simulated, source: 'sim:{"text":"as quick as a fox","loadMs":20}', preload: true, aliases: [fast] }
+  other: { engine: simulated, source: 'sim:{"text":"the other one","weightsBytes":8388608}' }
+  slow: { engine: simulated, source: 'sim:{"text":"on and on ","textTimes":100000,"tokensPerSecond":50}' }
+  large: { engine: simulated, source: 'sim:{"weightsBytes":67108864}' }
+limits: { classes: { normal: { minimumResidencyMs: 0 } } }
+`);
+
+const children = new Set<ChildProcess>();
+t.teardown(() => {
+  for (const child of children) child.kill('SIGKILL');
+  rmSync(work, { recursive: true });
+});
+
+function begin(...args: string[]) {
+  const child = spawn(process.execPath, [main, ...args], { cwd: work, stdio: ['ignore', 'pipe', 'pipe'], env: { PATH: process.env['PATH'] ?? '', HOME: work } });
+  children.add(child);
+  const heard = { out: '', err: '' };
+  child.stdout.setEncoding('utf8').on('data', (text: string) => { heard.out += text; });
+  child.stderr.setEncoding('utf8').on('data', (text: string) => { heard.err += text; });
+  const ended = once(child, 'close').then(([code]) => {
+    children.delete(child);
+    return { code: code as number | null, ...heard };
+  });
+  /** Resolves once stdout matches; rejects with what was heard when it ends before. */
+  const says = async (pattern: RegExp): Promise<void> => {
+    while (!pattern.test(heard.out)) {
+      const over = await Promise.race([once(child.stdout, 'data').then(() => null), ended]);
+      if (over !== null && !pattern.test(heard.out)) throw new Error(`it ended with ${String(over.code)}: ${over.out}${over.err}`);
+    }
+  };
+  return { child, ended, says };
+}
+
+const finish = (...args: string[]) => begin(...args).ended;
+
+t.test('a daemon and those who use it', async (t) => {
+  const daemon = begin('up', '--json');
+  await daemon.says(/"event":"ready"/);
+
+  t.test('answers stream, by name and by alias, and the quiet half goes to stderr', async (t) => {
+    t.match(await finish('run', 'fast', 'hello'), { code: 0, out: 'as quick as a fox\n', err: /fast/ });
+  });
+
+  t.test('a model makes room for another, and explain says why', async (t) => {
+    t.match(await finish('run', 'other', '-q', 'hello'), { code: 0, out: 'the other one\n', err: '' });
+    const { out } = await finish('ps', '--json');
+    t.match(jsonLines(out), [{ leases: [{ name: 'other', state: 'resident' }], counters: { evictions: 1 }, simulatedCards: [{ oomRefusals: 0 }] }]);
+    t.match(await finish('explain', 'other'), { code: 0, out: /^GRANTED {2}other · SIM-/ });
+    t.match((await finish('ps')).out, /other +resident/);
+  });
+
+  t.test('what can never fit is denied with numbers, and the status says why', async (t) => {
+    const { code, out } = await finish('run', 'large', '--json', 'hello');
+    t.equal(code, 4);
+    t.match(jsonLines(out).at(-1), { error: { code: 'never_fits', details: { needBytes: /^\d+$/ } } });
+  });
+
+  t.test('evict frees, pin holds', async (t) => {
+    t.match(jsonLines((await finish('evict', 'other', '--json')).out), [{ model: 'other', freedBytes: 8_912_896 }]);
+    t.match(await finish('pin', 'quick'), { code: 0, out: /is pinned/ });
+    t.match(await finish('pin', 'quick', '--off'), { code: 0 });
+  });
+
+  t.test('Ctrl-C cancels a call cleanly: the worker is free for the next', async (t) => {
+    const endless = begin('run', 'slow', '-q', 'go');
+    await endless.says(/on and on/);
+    endless.child.kill('SIGINT');
+    const { code, err } = await endless.ended;
+    t.strictSame([code, err], [130, '']);
+    const [state] = jsonLines((await finish('ps', '--json')).out);
+    t.match((state?.['leases'] as { name: string; inFlight: number }[]).filter(({ name }) => name === 'slow'), [{ inFlight: 0 }]);
+  });
+
+  t.test('a second daemon on the same folder is refused, naming the first', async (t) => {
+    const { code, out } = await finish('up', '--json');
+    t.equal(code, 1);
+    t.match(jsonLines(out), [{ error: { code: 'broker_running', details: { pid: String(daemon.child.pid) } } }]);
+  });
+
+  t.test('stops when it is told, with all it started', async (t) => {
+    const [state] = jsonLines((await finish('ps', '--json')).out);
+    const pids = (state?.['workers'] as { pid: number }[]).map(({ pid }) => pid);
+    t.ok(pids.length > 0);
+    daemon.child.kill('SIGTERM');
+    const { code, out } = await daemon.ended;
+    t.strictSame([code, jsonLines(out).at(-1)?.['event']], [0, 'stopping']);
+    for (const pid of pids) t.throws(() => process.kill(pid, 0), { code: 'ESRCH' }, `worker ${pid} is gone`);
+    t.match(await finish('ps'), { code: 3, out: '', err: /No broker is running here.*\n {2}help: Start one with `leasehold up`/ });
+  });
+});
+
+t.test('without a daemon, run owns the cards itself and leaves nothing behind', async (t) => {
+  t.match(await finish('run', 'quick', '-q', 'hello'), { code: 0, out: 'as quick as a fox\n', err: '' });
+  t.equal((await finish('ps')).code, 3);
+});
+
+t.test('a reader that has seen enough is no failure', async (t) => {
+  const { child, ended } = begin('run', 'slow', '-q', 'go');
+  await once(child.stdout, 'data');
+  child.stdout.destroy();
+  t.equal((await ended).code, 0);
+});

@@ -1,0 +1,247 @@
+// What the CLI draws: sizes, widths, bars, tables, progress, and whole views at fixed widths. All of it pure.
+import fc from 'fast-check';
+import t from 'tap';
+import type { ExplainRecord } from '../../src/orchestrator/index.js';
+import { renderBar, renderProgress, shareCells, type Stretch } from '../../src/cli/terminal/bars.js';
+import { createPalette, wantsColour } from '../../src/cli/terminal/colour.js';
+import { LiveArea } from '../../src/cli/terminal/live-area.js';
+import { createStatusLine } from '../../src/cli/terminal/progress.js';
+import { formatBytes, formatCount, formatMs, formatOrdinal } from '../../src/cli/terminal/size-format.js';
+import { renderTable } from '../../src/cli/terminal/table.js';
+import { displayWidth, pad, truncate, withoutControls, wrap } from '../../src/cli/terminal/width.js';
+import { overshootBytes, renderCard } from '../../src/cli/views/card-view.js';
+import { renderExplain } from '../../src/cli/views/explain-view.js';
+import { renderLedger } from '../../src/cli/views/ledger-view.js';
+import { createNames, shortDevice } from '../../src/cli/views/names.js';
+import { cardView, explainRecord, ledgerState } from './example-views.js';
+import { fakeIo } from './fake-io.js';
+
+const plain = createPalette(false);
+const coloured = createPalette(true);
+
+t.test('sizes and times are short, exact about nothing and unknown, and never say 1024 of a unit', async (t) => {
+  const sizes: readonly (readonly [number | null, string])[] = [
+    [null, 'unknown'], [0, '0'], [1, '1 B'], [1023, '1023 B'], [1024, '1.0 KiB'], [1536, '1.5 KiB'], [1048524, '1023.9 KiB'], [1048575, '1.0 MiB'],
+    [11_429_478, '10.9 MiB'], [2 ** 40, '1.0 TiB'], [Number.MAX_SAFE_INTEGER, '8.0 PiB'], [-3 * 1024 ** 2, '-3.0 MiB'],
+  ];
+  for (const [bytes, text] of sizes) t.equal(formatBytes(bytes), text);
+  const times: readonly (readonly [number | null, string])[] = [
+    [null, '-'], [0, '0 ms'], [85.4, '85 ms'], [999.4, '999 ms'], [999.6, '1.0 s'], [1_240, '1.2 s'], [59_949, '59.9 s'], [59_951, '1 m 00 s'],
+    [125_000, '2 m 05 s'], [3_599_600, '1 h 00 m'], [11_040_000, '3 h 04 m'], [183_600_000, '2 d 03 h'],
+  ];
+  for (const [ms, text] of times) t.equal(formatMs(ms), text);
+  t.strictSame([1, 2, 3, 4, 11, 12, 13, 21, 101, 112].map(formatOrdinal), ['1st', '2nd', '3rd', '4th', '11th', '12th', '13th', '21st', '101st', '112th']);
+  t.strictSame([formatCount(1, 'grant'), formatCount(0, 'grant')], ['1 grant', '0 grants']);
+});
+
+t.test('text is measured by the columns it fills', async (t) => {
+  t.equal(displayWidth('abc'), 3);
+  t.equal(displayWidth('日本語'), 6);
+  t.equal(displayWidth('e\u0301'), 1, 'a combining mark');
+  t.equal(displayWidth('\u001B[31mred\u001B[39m'), 3);
+  t.equal(displayWidth('🙂'), 2);
+  t.strictSame([truncate('abcdef', 4), truncate('abc', 3), truncate('日本語', 4), truncate('abc', 0)], ['abc…', 'abc', '日…', '']);
+  t.strictSame([pad('日', 4), pad('7', 3, 'right'), pad('long', 2)], ['日  ', '  7', 'long']);
+  t.strictSame(wrap('the quick brown fox\njumps', 10), ['the quick', 'brown fox', 'jumps']);
+  t.strictSame(wrap('abcdefghij klm', 4), ['abcd', 'efgh', 'ij', 'klm'], 'a word longer than the line');
+  t.strictSame(wrap('22\u00A0MiB and', 6), ['22\u00A0MiB', 'and'], 'never at a no-break space');
+  t.equal(withoutControls('a\u001B[2Jb\u0007c\td\ne\u009Bf\r'), 'a[2Jbc\td\nef');
+  fc.assert(fc.property(fc.string({ unit: 'grapheme' }), fc.integer({ min: 2, max: 40 }), (text, columns) => {
+    const line = withoutControls(text);
+    return wrap(line, columns).every((part) => displayWidth(part) <= columns) && displayWidth(truncate(line.replaceAll('\n', ''), columns)) <= columns;
+  }));
+});
+
+t.test('colour is used on a terminal alone, unless the environment says otherwise', async (t) => {
+  t.strictSame([wantsColour(true, {}), wantsColour(false, {})], [true, false]);
+  t.equal(wantsColour(true, { NO_COLOR: '1' }), false);
+  t.equal(wantsColour(true, { NO_COLOR: '' }), true, 'empty is not set');
+  t.equal(wantsColour(true, { TERM: 'dumb' }), false);
+  t.equal(wantsColour(false, { FORCE_COLOR: '1' }), true);
+  t.equal(wantsColour(false, { FORCE_COLOR: '1', NO_COLOR: '1' }), false, 'no is stronger');
+  t.equal(plain.red('x') + plain.on('model', 3)('y'), 'xy');
+  t.match(coloured.red('x'), /^\u001B\[31mx\u001B\[39m$/);
+});
+
+t.test('bars', async (t) => {
+  const stretch = (label: string, bytes: number, tone: Stretch['tone'] = 'model', index = 0): Stretch => ({ label, bytes, tone, index });
+
+  t.test('share their cells by size, and whatever is there is seen', async (t) => {
+    t.strictSame(shareCells([50, 25, 25], 8), [4, 2, 2]);
+    t.strictSame(shareCells([1, 1, 1], 10).reduce((sum, cells) => sum + cells, 0), 10);
+    t.strictSame(shareCells([1_000_000, 1, 0], 10), [9, 1, 0]);
+    t.strictSame(shareCells([0, 0], 10), [0, 0]);
+    fc.assert(fc.property(fc.array(fc.nat(1_000_000), { minLength: 1, maxLength: 12 }), fc.integer({ min: 12, max: 200 }), (bytes, cells) => {
+      const shared = shareCells(bytes, cells);
+      const total = shared.reduce((sum, part) => sum + part, 0);
+      return bytes.some((part) => part > 0) ? total === cells && bytes.every((part, index) => (part > 0) === ((shared[index] ?? 0) > 0)) : total === 0;
+    }));
+  });
+
+  t.test('have their width to the column, names inside where they fit', async (t) => {
+    const stretches = [stretch('tiny-tales', 11), stretch('tiny-sums', 11, 'model', 1), stretch('held', 1, 'hold'), stretch('gone', 0, 'residue'), stretch('free', 5, 'free')];
+    t.equal(renderBar(stretches, 40, plain), '│ tiny-tales   │ tiny-sums    │~│······│');
+    for (const palette of [plain, coloured]) {
+      for (const columns of [8, 20, 41, 80, 120]) t.equal(displayWidth(renderBar(stretches, columns, palette)), columns, `${columns} columns`);
+    }
+    t.match(renderBar(stretches, 40, coloured), /48;5;25m tiny-tales/);
+  });
+
+  t.test('of progress have eighths of a cell', async (t) => {
+    t.strictSame([0, 0.5, 0.53125, 1, 7].map((fraction) => renderProgress(fraction, 4)), ['░░░░', '██░░', '██▏░', '████', '████']);
+  });
+});
+
+t.test('tables fit, and give way only where they may', async (t) => {
+  const columns = [{ title: 'MODEL', shrinkTo: 6 }, { title: 'BYTES', align: 'right' }] as const;
+  t.strictSame(renderTable(columns, [['tiny-tales', '10.9 MiB'], ['x', '0']], 80, plain), ['MODEL          BYTES', 'tiny-tales  10.9 MiB', 'x                  0']);
+  t.strictSame(renderTable(columns, [['tiny-tales', '10.9 MiB']], 17, plain), ['MODEL       BYTES', 'tiny-t…  10.9 MiB'], 'cut to the width');
+  t.equal(renderTable(columns, [['tiny-tales', '10.9 MiB']], 5, plain)[1], 'tiny-…  10.9 MiB', 'never below its least');
+  t.strictSame(renderTable(columns, [], 80, plain), []);
+});
+
+t.test('progress is one line on a terminal, and a line for each change elsewhere', async (t) => {
+  const terminal = fakeIo({ terminal: true, columns: 40 }).stdout;
+  const line = createStatusLine(terminal, plain);
+  line.show('loading a model with a name that is far too long', 0.5);
+  line.show('loading a model with a name that is far too long', 0.5);
+  line.clear();
+  line.clear();
+  t.equal(terminal.text, '\r\u001B[Kloading a model… ████████░░░░░░░░  50 %\r\u001B[K');
+  const file = fakeIo().stdout;
+  const lines = createStatusLine(file, plain);
+  for (const fraction of [0.1, 0.2, null]) lines.show('loading\na\u001B[2J', fraction);
+  lines.show('prefill', null);
+  t.equal(file.text, 'loading a[2J\nprefill\n');
+});
+
+t.test('the live area draws over itself and nothing else', async (t) => {
+  const output = fakeIo({ terminal: true }).stdout;
+  const area = new LiveArea(output);
+  area.draw(['one', 'two']);
+  const once = output.text.length;
+  area.draw(['one', 'two']);
+  t.equal(output.text.length, once, 'the same picture is not drawn twice');
+  area.draw(['three'], ['done']);
+  area.end();
+  area.end();
+  t.match(output.text.slice(once), /\r\u001B\[1A\u001B\[Jdone\nthree/, 'goes up one line, and what is finished stays above');
+  t.ok(output.text.endsWith('\n\u001B[?25h'), 'the cursor is back');
+  const tall = fakeIo({ terminal: true }).stdout;
+  new LiveArea(tall).draw(Array.from({ length: 100 }, (_, index) => `line ${index}`));
+  t.notMatch(tall.text, /line 76/, 'never taller than the terminal');
+  t.match(tall.text, /line 77\n/);
+});
+
+t.test('a card', async (t) => {
+  const names = createNames([]);
+
+  t.test('shows every kind of charge, by size, with marks that colour is not needed for', async (t) => {
+    const mebibyte = 1024 ** 2;
+    const card = cardView({
+      reserveBytes: 2 * mebibyte, floorBytes: mebibyte, residueBytes: mebibyte, returningBytes: mebibyte, holdBytes: 3 * mebibyte, foreignBytes: 2 * mebibyte,
+    });
+    t.strictSame(renderCard(card, ledgerState().leases, names, 80, plain), [
+      'GPU-5f3c9a1e  NVIDIA H200 · 48.0 MiB · 22.5 MiB used, read by nvml 120 ms ago',
+      ' │ tales@llama#1  │ sums@llama#2   │=│!│<│~~~~│xx│·························│##│',
+      ' □ tales@llama#1 11.0 MiB   □ sums@llama#2 11.0 MiB   = floors 1.0 MiB',
+      ' ! residue 1.0 MiB   < returning 1.0 MiB   ~ held 3.0 MiB   x foreign 2.0 MiB',
+      ' · free 16.0 MiB   # reserve 2.0 MiB',
+    ]);
+  });
+
+  t.test('says what is unknown, unverified, silent or too much', async (t) => {
+    const head = (changes: Parameters<typeof cardView>[0]) => renderCard(cardView(changes), [], names, 100, plain);
+    t.match(head({ truth: null, sampledUsedBytes: null })[0], /not measured yet/);
+    t.match(head({ truth: 'ledger' })[0], /unverified: the ledger alone/);
+    t.match(head({ missing: { reading: 'timed_out', sinceMs: 61_000 } })[0], /no reading for 1 m 01 s \(timed_out\)/);
+    t.match(head({ leasedBytes: 60 * 1024 ** 2 }).at(-1), /over its limit by 12\.0 MiB/);
+    t.equal(overshootBytes(cardView({ foreignBytes: null })), 0);
+    t.strictSame(head({ kind: 'cpu', device: 'CPU-0', totalBytes: 0 }), ['CPU-0  CPU, nothing is leased there']);
+  });
+
+  t.test('has a head of several lines where one is too narrow', async (t) => {
+    const lines = renderCard(cardView({}), [], names, 42, plain);
+    t.strictSame(lines.slice(0, 2), ['GPU-5f3c9a1e  NVIDIA H200 · 48.0 MiB', '  22.5 MiB used, read by nvml 120 ms ago']);
+    t.ok(lines.every((line) => displayWidth(line) <= 42));
+  });
+});
+
+t.test('the ledger', async (t) => {
+  const names = createNames([{ name: 'tales', aliases: [], key: 'tales@llama#1', engine: 'llama', source: '', contextTokens: 1, preload: false }]);
+
+  t.test('is cards, leases, who waits and processes, in the names that people gave', async (t) => {
+    t.strictSame(renderLedger(ledgerState(), { names, columns: 80, palette: plain }), [
+      'GPU-5f3c9a1e  NVIDIA H200 · 48.0 MiB · 22.5 MiB used, read by nvml 120 ms ago',
+      ' │ tales           │ sums@llama#2   │·········································│',
+      ' □ tales 11.0 MiB   □ sums@llama#2 11.0 MiB   · free 26.0 MiB',
+      '',
+      'MODEL         STATE              CHARGED  RESIDENT  CALLS   IDLE  BY',
+      'tales         resident, pinned  11.0 MiB  10.0 MiB      2      -  w1',
+      'sums@llama#2  resident          11.0 MiB  10.0 MiB      0  4.2 s  w2',
+      '',
+      'WAITING  PLACE  CLASS      NEEDS     HELD  SINCE  WHY',
+      'facts    1st    normal  27.0 MiB  4.0 MiB  1.5 s  tales must end its calls first',
+      '',
+      'PROCESS  ROLE    ENGINE  STATE   PID  THREADS    FLOOR  CARDS',
+      'w1       worker  llama   ready  4712        1  1.0 MiB  GPU-5f3c9a1e',
+      's3       holder  -       ready     -        -        0  GPU-5f3c9a1e',
+      '',
+      'broker pid 4711  /run/leasehold/broker.sock',
+    ]);
+  });
+
+  t.test('fits the terminal, names the card of each lease where there are several, and is quiet when empty', async (t) => {
+    const two = ledgerState({ cards: [cardView({}), cardView({ device: 'SIM-0a1b2c3d-1' })] });
+    for (const columns of [60, 80, 120]) {
+      const lines = renderLedger(two, { names, columns, palette: coloured });
+      // Ids and sizes are never cut: below 80 columns a table may be wider than the terminal.
+      if (columns >= 80) t.strictSame(lines.filter((line) => displayWidth(line) > columns), []);
+      t.match(lines.join('\n'), /CARD/);
+    }
+    const empty = renderLedger(ledgerState({ leases: [], waiting: [], processes: [] }), { names, columns: 80, palette: plain });
+    t.strictSame(empty.slice(-3), ['No model is loaded.', '', 'broker pid 4711  /run/leasehold/broker.sock']);
+  });
+});
+
+t.test('an explain record', async (t) => {
+  const names = createNames([]);
+  const render = (record: ExplainRecord) => renderExplain(record, { names, columns: 80, palette: plain, nowUs: record.atUs + 3_000_000 });
+
+  t.test('is a verdict, a sentence, the sum as it was made, and who was considered', async (t) => {
+    t.strictSame(render(explainRecord({})), [
+      'WAITING  facts@llama#3 · GPU-5f3c9a1e · normal · waited 1.5 s · 3.0 s ago · b-x7',
+      '  facts@llama#3 needs 27.0 MiB and 26.0 MiB are available: tales@llama#1 is',
+      '  being put away.',
+      '',
+      '  asked for  24.0 MiB  sum of parts',
+      '  needed     27.0 MiB  1.1 times, and 1.0 MiB for the process',
+      '  card       48.0 MiB  read by nvml',
+      '  reserve           0  kept free',
+      '  charged    22.0 MiB  leases, floors, residue, returning',
+      '  held              0  for those who wait',
+      '  foreign     unknown  of other programs',
+      '  used       22.5 MiB  as the card says, read 120 ms before',
+      '  available  26.0 MiB  1.0 MiB short',
+      '  evictable  11.0 MiB  of models that may be put away',
+      '',
+      '  CONSIDERED        FREES    COST  VERDICT',
+      '  tales@llama#1  11.0 MiB  120 ms  chosen: unload',
+      '  sums@llama#2   11.0 MiB  900 ms  passed over: it is pinned',
+      '  process w9      1.0 MiB   40 ms  passed over: others cost less',
+    ]);
+  });
+
+  t.test('leaves out what it does not have', async (t) => {
+    t.strictSame(render(explainRecord({ verdict: 'cancelled', text: 'It went away.', model: null, device: null, class: null, waitedMs: 0, numbers: null, victims: [], unverified: true })), [
+      'CANCELLED  3.0 s ago · b-x7', '  It went away.', '  Unverified: it rests on the ledger alone, no probe answered.',
+    ]);
+  });
+});
+
+t.test('names are short where nothing is lost', async (t) => {
+  t.equal(shortDevice('GPU-5f3c9a1e-aaaa-bbbb-cccc-dddddddddddd'), 'GPU-5f3c9a1e');
+  t.equal(shortDevice('MIG-GPU-5f3c9a1e-aaaa-bbbb-cccc-dddddddddddd/1/0'), 'MIG-GPU-5f3c9a1e-aaaa-bbbb-cccc-dddddddddddd/1/0');
+  const names = createNames([]);
+  t.strictSame([names.index('a'), names.index('b'), names.index('a')], [0, 1, 0], 'a model keeps its colour');
+});

@@ -1,0 +1,128 @@
+/** Workers that lie, take too much, hang and fail on a card that reads the truth: what they say frees nothing, and nobody runs out of memory for it. */
+import t, { type Test } from 'tap';
+import type { LeaseholdError } from '../../protocol/index.js';
+import type { Orchestrator } from '../../src/orchestrator/index.js';
+import { MiB, card, leaseOf, open, refusal, scripted, until, workerPid } from './support.js';
+
+/** Whatever was said, the card never refused anybody and was never promised twice. */
+async function neverOverdrawn(t: Test, orchestrator: Orchestrator): Promise<void> {
+  const { counters } = await orchestrator.ledger();
+  t.equal((await card(orchestrator)).oomRefusals, 0);
+  t.ok(counters['maxOverReserveBytes']! <= 0);
+}
+
+/** Verdicts of the explain log, newest first. */
+async function verdicts(orchestrator: Orchestrator): Promise<readonly string[]> {
+  return (await orchestrator.explain(undefined, 200)).map(({ verdict, text }) => `${verdict}: ${text}`);
+}
+
+t.test('R270 B41: a worker that says it has unloaded and keeps half: the rest is charged as its residue, it is ended, and the requester is granted what is there', async (t) => {
+  const orchestrator = await open(t, { models: { liar: scripted({ weightsBytes: 40 * MiB, unloadKeepsFraction: 0.5 }), next: scripted({ weightsBytes: 40 * MiB, text: 'room at last' }) } });
+  await orchestrator.load('liar');
+  const pid = await workerPid(orchestrator, 'liar');
+  const answer = await orchestrator.generate('next', 'hello').result();
+  t.equal(answer.text, 'room at last');
+  t.ok((await verdicts(orchestrator)).some((text) => /^escalated: .*still there/.test(text)), 'seen, and said');
+  t.not(await workerPid(orchestrator, 'next'), pid);
+  await neverOverdrawn(t, orchestrator);
+});
+
+t.test('a worker that takes more than its lease: what the card reads counts, and the next model evicts it instead of running into it', async (t) => {
+  const orchestrator = await open(t, { models: { greedy: scripted({ weightsBytes: 10 * MiB, overAllocateBytes: 30 * MiB }), next: scripted({ weightsBytes: 30 * MiB, text: 'fits' }) } });
+  await orchestrator.load('greedy');
+  await until('the card to be read', async () => (await card(orchestrator)).sampledUsedBytes! >= 40 * MiB);
+  t.equal((await orchestrator.generate('next', 'hello').result()).text, 'fits');
+  t.equal(await leaseOf(orchestrator, 'greedy'), null);
+  await neverOverdrawn(t, orchestrator);
+});
+
+t.test('R268: a victim that frees short is asked for all, then the next goes; what counts as freed is what the card shows', async (t) => {
+  const short = (mib: number): ReturnType<typeof scripted> => scripted({ weightsBytes: mib * MiB, partial: true, partFreesFraction: 0.25 });
+  const orchestrator = await open(t, { models: { first: short(20), second: short(21), next: scripted({ weightsBytes: 24 * MiB, text: 'in' }) } });
+  await orchestrator.load('first');
+  await orchestrator.load('second');
+  t.equal((await orchestrator.generate('next', 'hello').result()).text, 'in');
+  const { cards, leases } = await orchestrator.ledger();
+  const residentBytes = leases.reduce((sum, lease) => sum + lease.residentBytes, 0);
+  await until('the ledger to agree with the card', async () => {
+    const { usedBytes } = await card(orchestrator);
+    return Math.abs(usedBytes - residentBytes) <= 64 * 1024;
+  });
+  t.ok(cards[0]!.availableBytes! >= 0);
+  await neverOverdrawn(t, orchestrator);
+});
+
+t.test('a worker that hangs in its unload, and one whose loop is stuck, are ended; their bytes go to who waits', async (t) => {
+  for (const how of ['hang', 'busy'] as const) {
+    const orchestrator = await open(t, {
+      limits: { moveTimeoutMs: 1_000, commandAnswerMs: 500, terminateGraceMs: 300 },
+      models: { stuck: scripted({ weightsBytes: 40 * MiB, faults: [{ at: 'unload', how }] }), next: scripted({ weightsBytes: 40 * MiB, text: how }) },
+    });
+    await orchestrator.load('stuck');
+    t.equal((await orchestrator.generate('next', 'hello').result()).text, how);
+    t.equal(await leaseOf(orchestrator, 'stuck'), null);
+    await neverOverdrawn(t, orchestrator);
+  }
+});
+
+t.test('B38: bytes that come back late are waited for, and nobody is started into them', async (t) => {
+  const orchestrator = await open(t, { devices: ['sim:64MiB,lag=1500ms'], limits: { releaseConfirmMs: 5_000 }, models: { gone: scripted({ weightsBytes: 50 * MiB }), next: scripted({ weightsBytes: 50 * MiB, text: 'after it' }) } });
+  await orchestrator.load('gone');
+  process.kill(await workerPid(orchestrator, 'gone'), 'SIGKILL');
+  await until('the end to be known', async () => (await leaseOf(orchestrator, 'gone')) === null);
+  t.ok((await card(orchestrator)).returningBytes > 0, 'closed at once, and not yet free');
+  t.equal((await orchestrator.generate('next', 'hello').result()).text, 'after it');
+  await neverOverdrawn(t, orchestrator);
+});
+
+t.test('B22, B38: an OOM inside a lease is tried once more and no oftener, and does not poison the model', async (t) => {
+  const orchestrator = await open(t, {
+    limits: { backoffFirstMs: 1 },
+    models: {
+      once: scripted({ text: 'second try', faults: [{ at: 'load', how: 'oom', times: 1 }] }),
+      thrice: scripted({ text: 'fourth try', faults: [{ at: 'load', how: 'oom', times: 3 }] }),
+    },
+  });
+  t.equal((await orchestrator.generate('once', 'hello').result()).text, 'second try');
+  t.match((await orchestrator.ledger()).counters, { oomRetries: 1, loads: 1 });
+  const error = await refusal(orchestrator.load('thrice'));
+  t.match(error, { code: 'out_of_memory', details: { device: /^SIM-/ } });
+  const answer = await until('the back-off to pass', () => orchestrator.generate('thrice', 'hello').result().catch(() => null));
+  t.equal(answer.text, 'fourth try');
+});
+
+t.test('R269: a victim killed while it unloads: its bytes count once its end is confirmed, and its successor of the same name is not mistaken for it', async (t) => {
+  const orchestrator = await open(t, { models: { victim: scripted({ weightsBytes: 40 * MiB, unloadMs: 10_000, text: 'anew' }), next: scripted({ weightsBytes: 40 * MiB, text: 'in' }) } });
+  await orchestrator.load('victim');
+  const pid = await workerPid(orchestrator, 'victim');
+  const waiting = orchestrator.generate('next', 'hello').result();
+  const evicting = orchestrator.evict('victim');
+  await until('the unload to run', async () => (await orchestrator.explain('victim', 20)).some(({ text }) => /shut its door/.test(text)));
+  process.kill(pid, 'SIGKILL');
+  t.equal((await waiting).text, 'in');
+  t.ok(await evicting >= 40 * MiB);
+  t.equal((await orchestrator.generate('victim', 'hello').result()).text, 'anew');
+  t.not(await workerPid(orchestrator, 'victim'), pid);
+  await neverOverdrawn(t, orchestrator);
+});
+
+t.test('B79: a load that always fails backs off, each refusal at once and with the time to come again, and its neighbour makes room once and not again', async (t) => {
+  const orchestrator = await open(t, {
+    limits: { backoffFirstMs: 300 },
+    models: { broken: scripted({ weightsBytes: 40 * MiB, loadMs: 20, faults: [{ at: 'load', how: 'throw', message: 'bad magic', afterFraction: 0.5 }] }), neighbour: scripted({ weightsBytes: 40 * MiB }) },
+  });
+  await orchestrator.load('neighbour');
+  const startedMs = performance.now();
+  const refusals: LeaseholdError[] = [];
+  await until('the third attempt', async () => {
+    refusals.push(await refusal(orchestrator.load('broken')));
+    return refusals.filter(({ code }) => code === 'load_failed').length === 3;
+  });
+  t.equal(refusals[0]?.code, 'load_failed');
+  t.ok(performance.now() - startedMs >= 900, 'the second pause is twice the first');
+  const between = refusals.filter(({ code }) => code === 'backing_off');
+  t.equal(between.length, refusals.length - 3);
+  t.ok(between.every(({ message, details }) => /bad magic/.test(message) && Number(details['retryAfterMs']) <= 600), 'why, and when to come again');
+  const { counters } = await orchestrator.ledger();
+  t.match(counters, { evictions: 1, loadFailures: 3 });
+});
