@@ -3,6 +3,7 @@ import { LeaseholdError, isErrorCode, type ControlMessage } from '../../protocol
 import { errorMessage } from '../../protocol/node/index.js';
 import type { Effect } from '../core/effects.js';
 import type { CommandAnswer } from '../core/events.js';
+import { followAnnouncement } from './announcements.js';
 import { errorToAnswer, toAnswer } from './inbound.js';
 import type { Log } from './log.js';
 import type { UntimedEvent } from './loop.js';
@@ -124,6 +125,7 @@ export class Outbound {
 
   #final(session: Session, command: number, message: ControlMessage): void {
     const { generation } = session;
+    followAnnouncement(session, message, (event) => { this.#parts.feed(event); }, this.#parts.log);
     if (message.type === 'recalled') {
       this.#parts.feed({ type: 'recall_answered', generation, command, lease: message.lease, begun: message.begun });
     } else if (message.type === 'models') {

@@ -47,7 +47,7 @@ export class Reception implements Desk {
     const { generation, threads, devices } = hello.role === 'worker' ? this.#admitWorker(hello) : this.#admitPeer();
     const pid = stream.peerPid ?? hello.pid;
     const session: Session = {
-      generation, role: hello.role, name: hello.name, channel, commands: new Map(), subscription: null,
+      generation, role: hello.role, name: hello.name, channel, commands: new Map(), subscription: null, announcedSeq: 0,
       identity: { pid, startTime: this.#options.startTimeOf(pid) },
     };
     this.#options.sessions.add(session);
@@ -132,6 +132,12 @@ export class Reception implements Desk {
     }
     const event = toEvent(session.generation, message);
     if (event !== null) this.#options.feed(event);
+    if (message.type === 'cancel') this.#answerCancelled(session, message.target);
+  }
+
+  /** The id is over: the core says nothing more under it. Should a final answer have been faster, the channel drops this one. */
+  #answerCancelled(session: Session, id: number): void {
+    session.channel.send(errorMessage('control', id, new LeaseholdError('request_cancelled', { what: 'The request' })));
   }
 
   #closed(session: Session, error: LeaseholdError): void {

@@ -13,6 +13,8 @@ export interface Session {
   /** The core's commands that are open here → the wire id each travels under. */
   readonly commands: Map<number, number>;
   subscription: Subscription | null;
+  /** The number of its last announcement (`newModels`). */
+  announcedSeq: number;
 }
 
 /** Living sessions by generation. */
