@@ -1,6 +1,6 @@
 /** Ten thousand leases on eight cards, made and driven by events alone, as the `core` benchmark needs them. */
 import { classPolicies, defaultLimits, type LeasePart, type ModelPolicy } from '../../protocol/index.js';
-import { createCore, step, type Core, type CoreEvent, type Effect } from '../../broker/core/index.js';
+import { createCore, step, type Core, type Effect } from '../../broker/core/index.js';
 import type { UntimedEvent } from '../../broker/shell/index.js';
 
 const policy: ModelPolicy = { ttlMs: null, pinned: false, exclusive: false };
@@ -49,7 +49,7 @@ export class CoreLoad {
 
   take(event: UntimedEvent): Effect[] {
     this.#nowUs += 1;
-    return step(this.core, { ...event, atUs: this.#nowUs } as CoreEvent);
+    return step(this.core, { ...event, atUs: this.#nowUs });
   }
 
   /** Lets a second pass, as the core sees it: less than a stall, so that all of it counts. */

@@ -55,8 +55,9 @@ export class RunningGeneration implements Generation {
       const tokens = this.#run(this.#abort.signal);
       let next = await tokens.next();
       while (next.done !== true) {
-        said[next.value.thought ? 'thought' : 'text'] += next.value.text;
-        yield next.value;
+        const token = afterThought(next.value, said);
+        said[token.thought ? 'thought' : 'text'] += token.text;
+        yield token;
         next = await tokens.next();
       }
       this.#settle?.resolve({ ...next.value, ...said });
@@ -77,4 +78,10 @@ export class RunningGeneration implements Generation {
 
 function cancelled(): LeaseholdError {
   return new LeaseholdError('request_cancelled', { what: 'The generation' });
+}
+
+/** The blank lines with which templates part a thought from the answer belong to neither. */
+function afterThought(token: Token, said: { readonly text: string; readonly thought: string }): Token {
+  const parts = !token.thought && said.thought !== '' && said.text === '';
+  return parts ? { ...token, text: token.text.trimStart() } : token;
 }

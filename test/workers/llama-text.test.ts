@@ -5,7 +5,7 @@ import t from 'tap';
 import { LeaseholdError } from '../../protocol/index.js';
 import { renderMessages, type TemplateContext } from '../../workers/llama/chat-template.js';
 import { contextCurve, paddedTokens } from '../../workers/llama/context-curve.js';
-import { wantedBytesIn } from '../../workers/llama/failures.js';
+import { wantedBytesIn } from '../../workers/llama/refused-bytes.js';
 import { requireTemplateParser } from '../../workers/llama/library.js';
 import { NativeLog } from '../../workers/llama/native-log.js';
 import { readSettings } from '../../workers/llama/options.js';

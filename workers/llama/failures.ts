@@ -1,8 +1,7 @@
 /** What an engine's failure means, told from llama.cpp's log: out of memory is the card's word, not a broken model. */
 import { LeaseholdError } from '../../protocol/index.js';
+import { wantedBytesIn } from './refused-bytes.js';
 import type { StartedLlama } from './start.js';
-
-const bytesPerMebibyte = 1024 * 1024;
 
 export interface FailureOf {
   readonly model: string;
@@ -20,18 +19,6 @@ export async function failureOf(started: StartedLlama, of: FailureOf, lines: rea
   const said = lines.filter((line) => /error|fail|invalid|missing|unknown/i.test(line)).slice(0, 3).join('; ');
   const thrown = cause instanceof Error ? cause.message : String(cause);
   return new LeaseholdError('load_failed', { model: of.model, reason: said === '' ? thrown : `${thrown} (${said})` }, { cause });
-}
-
-/** The bytes of an allocation that the log says was refused; null when the log tells of no such thing. */
-export function wantedBytesIn(lines: readonly string[]): number | null {
-  if (!lines.some((line) => /out of memory|failed to allocate|unable to allocate|ErrorOutOfDeviceMemory|alloc.*failed/i.test(line))) return null;
-  for (const line of lines) {
-    const mebibytes = /allocating ([\d.]+) MiB/i.exec(line)?.[1];
-    if (mebibytes !== undefined) return Math.ceil(Number(mebibytes) * bytesPerMebibyte);
-    const bytes = /(?:of size|buffer of size|allocate) (\d+)/i.exec(line)?.[1];
-    if (bytes !== undefined) return Number(bytes);
-  }
-  return 0;
 }
 
 async function freeBytesNow({ llama, backend }: StartedLlama): Promise<number | null> {

@@ -3,7 +3,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { LeaseholdError } from '../../protocol/index.js';
 import type { EngineContext, VisibleCard } from '../runtime/engine.js';
 import { backendStamp } from './backend-stamp.js';
-import { wantedBytesIn } from './failures.js';
+import { wantedBytesIn } from './refused-bytes.js';
 import { importLibrary, type Library } from './library.js';
 import { NativeLog } from './native-log.js';
 import { probeBackend, type LivingProbe, type ProbeBackend, type ProbeOptions } from './probe.js';

@@ -117,7 +117,7 @@ export class ModelRoom {
       signal,
       onWaiting: ({ position, reason, explain }) => {
         this.explain = explain ?? this.explain;
-        this.#options.stage('waiting', null, `place ${String(position)} for ${device}: ${reason}`, explain);
+        this.#options.stage('waiting', null, `place ${String(position + 1)} for ${device}: ${reason}`, explain);
       },
     });
   }
