@@ -62,7 +62,7 @@ export class Loop {
     this.#running = true;
     try {
       for (let event = this.#queue.shift(); event !== undefined && !this.#stopped; event = this.#queue.shift()) {
-        const effects = step(this.#options.core, { ...event, atUs: monotonicUs() });
+        const effects = step(this.#options.core, stamped(event));
         for (const effect of effects) this.#options.carryOut(effect);
       }
     } catch (error) {
@@ -72,4 +72,9 @@ export class Loop {
       this.#running = false;
     }
   }
+}
+
+/** Stamps the event itself: each is made for the loop and seen by nobody else, and a copy would cost every message one. */
+function stamped(event: UntimedEvent): CoreEvent {
+  return Object.assign(event, { atUs: monotonicUs() }) as CoreEvent;
 }

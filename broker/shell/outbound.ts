@@ -98,7 +98,7 @@ export class Outbound {
   }
 
   #publish(effect: Of<'publish'>): void {
-    this.#parts.log.info({ event: effect.name, ...effect.data }, effect.name);
+    this.#parts.log.info({ event: effect.data }, effect.name);
     for (const session of this.#parts.sessions) session.subscription?.publish(effect.name, effect.data);
   }
 
