@@ -1,25 +1,12 @@
 /** Asking the broker for room: any number of `waiting`, then one grant or one typed refusal with its numbers (D3). */
-import { LeaseholdError, classPolicies, deniedError, type LeasePart, type ModelPolicy, type RequestClass } from '../../protocol/index.js';
+import { LeaseholdError, classPolicies, deniedError, type RequestClass } from '../../protocol/index.js';
 import type { Control, ControlChannel } from './control.js';
 
 /** How much longer than the broker’s own deadline an answer is waited for. */
 const answerMarginMs = 5_000;
 
-export interface BudgetRequest {
-  readonly model: string;
-  readonly device: string;
-  /** Null: a new lease. */
-  readonly lease: string | null;
-  readonly parts: readonly LeasePart[];
-  readonly peakBytes: number;
-  readonly class: RequestClass;
-  readonly deadlineMs: number;
-  readonly ageMs: number;
-  readonly parkable: boolean;
-  readonly profilesFreeMemory: boolean;
-  readonly source: 'estimated' | 'declared' | 'learned' | 'measured';
-  readonly policy: ModelPolicy;
-}
+/** What the wire carries, less what is the same for all of ours: one card, no gang. `lease` null: a new lease. */
+export type BudgetRequest = Omit<Control<'request_vram_budget'>, 'type' | 'id' | 'gang'> & { readonly ageMs: number };
 
 export interface Grant {
   readonly lease: string;
