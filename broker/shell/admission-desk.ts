@@ -23,6 +23,7 @@ export class AdmissionDesk {
   readonly #desk: Desk;
   /** Not yet admitted, oldest first. */
   readonly #waiting = new Set<Channel<'control'>>();
+  #closed = false;
 
   constructor(limits: Limits, desk: Desk) {
     this.#limits = limits;
@@ -48,11 +49,14 @@ export class AdmissionDesk {
       },
     });
     this.#waiting.add(channel);
-    this.#dropOldest();
+    if (this.#closed) channel.destroy(shuttingDown());
+    else this.#dropOldest();
   }
 
+  /** From now on nobody is admitted. */
   close(): void {
-    for (const channel of this.#waiting) channel.destroy(new LeaseholdError('shutting_down', { what: 'the broker' }));
+    this.#closed = true;
+    for (const channel of this.#waiting) channel.destroy(shuttingDown());
   }
 
   #hello(message: ControlMessage, stream: ByteStream, channel: Channel<'control'>): Resident | null {
@@ -78,6 +82,10 @@ export class AdmissionDesk {
     const [oldest] = this.#waiting;
     oldest?.destroy(new LeaseholdError('too_many_sessions', { limit: this.#limits.preAuthConnectionsMax }));
   }
+}
+
+function shuttingDown(): LeaseholdError {
+  return new LeaseholdError('shutting_down', { what: 'The broker' });
 }
 
 /**

@@ -14,7 +14,7 @@ const answerMs = 5_000;
 /** Looks at an answer; asks for the whole when an announcement before it is missing. */
 export function followAnnouncement(session: Session, answer: ControlMessage, feed: (event: UntimedEvent) => void, log: Log): void {
   if (answer.type === 'models') session.announcedSeq = answer.seq;
-  if (!('newModels' in answer) || answer.newModels === undefined) return;
+  if (!('newModels' in answer)) return;
   const missing = answer.newModels.seq !== session.announcedSeq + 1;
   session.announcedSeq = answer.newModels.seq;
   if (missing) askForAll(session, feed, log);

@@ -201,7 +201,7 @@ class RunningBroker implements Broker {
       tickIntervalMs: this.limits.tickIntervalMs,
       carryOut: (effect) => { this.#outbound.carryOut(effect); },
       onBroken: (error) => {
-        this.#log.error({ code: error.code, reason: error.message, cause: String((error.cause as Error | undefined)?.stack ?? '') }, 'the core broke');
+        this.#log.error({ code: error.code, reason: error.message, cause: (error.cause as Error | undefined)?.stack ?? '' }, 'the core broke');
         this.#closing ??= this.#shutDown(error);
       },
     });

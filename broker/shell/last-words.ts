@@ -16,8 +16,15 @@ export function lastWords(lines: readonly string[]): readonly string[] {
   return kept;
 }
 
-/** How a process ended before it was of use: with the last thing it said, which most often is why. */
+/** Where an error arose says nothing to who only started the program. */
+const traceLine = /^\s+at |^Node\.js v/;
+
+/** An exception says its name and its reason in one line, and then much else. */
+const errorLine = /(^|\s)\w*(Error|Exception)\b/;
+
+/** How a process ended before it was of use: with the last error it told of, else the last thing it said, which most often is why. */
 export function endOf(how: string, lines: readonly string[]): string {
-  const last = [...lines].reverse().find((line) => line.trim() !== '');
+  const newestFirst = [...lines].reverse().filter((line) => line.trim() !== '' && !traceLine.test(line));
+  const last = newestFirst.find((line) => errorLine.test(line)) ?? newestFirst[0];
   return last === undefined ? how : `${how}; it said last: ${last.slice(0, 500)}`;
 }

@@ -76,5 +76,5 @@ export class Loop {
 
 /** Stamps the event itself: each is made for the loop and seen by nobody else, and a copy would cost every message one. */
 function stamped(event: UntimedEvent): CoreEvent {
-  return Object.assign(event, { atUs: monotonicUs() }) as CoreEvent;
+  return Object.assign(event, { atUs: monotonicUs() });
 }

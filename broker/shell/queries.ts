@@ -24,8 +24,7 @@ export class Queries {
     if (message.type === 'ledger') {
       return { type: 'ledger_state', id: message.id, json: JSON.stringify({ ...ledgerView(this.#core, monotonicUs()), ...this.#facts() }) };
     }
-    const filter = { explain: message.explain, model: message.model, count: message.count };
-    return { type: 'explanation', id: message.id, records: this.#fitting(explainRecords(this.#core, filter).map((record) => JSON.stringify(record))) };
+    return { type: 'explanation', id: message.id, records: this.#fitting(explainRecords(this.#core, { id: message.explain, model: message.model, count: message.count }).map((record) => JSON.stringify(record))) };
   }
 
   /** The newest that fit into one answer; the oldest are left out. */

@@ -7,7 +7,7 @@ import { toEvent } from './inbound.js';
 import type { Log } from './log.js';
 import type { UntimedEvent } from './loop.js';
 import type { Queries } from './queries.js';
-import { Sessions, type Session } from './session.js';
+import type { Sessions, Session} from './session.js';
 import type { Supervisor } from '../supervisor/types.js';
 import { Subscription } from './subscription.js';
 import type { Workers } from './workers.js';

@@ -146,7 +146,7 @@ export class Workers {
   /** Address and ticket of a ready worker for one caller. */
   admission(generation: string, caller: string): { readonly dataSocket: string; readonly ticket: string; readonly devices: readonly string[] } | null {
     const worker = this.#workers.get(generation);
-    if (worker?.ready == null) return null;
+    if (worker === undefined || worker.ready === null) return null;
     const expiresUs = monotonicUs() + this.#options.limits.ticketTtlMs * 1000;
     return { dataSocket: worker.dataSocket, devices: worker.devices, ticket: createTicket(worker.key, { caller, generation, expiresUs }) };
   }
@@ -172,7 +172,7 @@ export class Workers {
 
   #environment(worker: Worker, command: EngineCommand): Record<string, string> {
     const cards = worker.devices.map((device) => this.#options.cards.get(device)).filter((card) => card !== undefined);
-    const visible = cards.map(({ device, name, totalBytes, kind }) => ({ device, name, totalBytes, simulated: kind === 'simulated' }));
+    const visible = cards.map(({ device, name, totalBytes, kind }) => ({ device, name, totalBytes: totalBytes > 0 ? totalBytes : null, simulated: kind === 'simulated' }));
     return {
       ...command.env,
       ...Object.assign({}, ...cards.map((card) => card.visibility)) as Record<string, string>,
@@ -192,7 +192,7 @@ export class Workers {
 
   #exited(generation: string, obituary: Obituary): void {
     const identity = this.#identities.get(generation) ?? null;
-    const wasReady = this.#workers.get(generation)?.ready != null;
+    const wasReady = (this.#workers.get(generation)?.ready ?? null) !== null;
     this.#options.log.info({ generation, how: obituary.how, lastLines: obituary.lastLines, reaped: obituary.reaped.length }, 'worker ended');
     this.#forget(generation);
     this.#options.onGone(generation, identity, obituary);

@@ -101,7 +101,8 @@ export async function stoppable(context: CommandContext, work: (signal: AbortSig
   const stopped: { code: number | null } = { code: null };
   const release = io.onStop((signal) => {
     if (stopped.code !== null) {
-      io.exitNow(stopped.code);
+      // A terminal that closes may say so more than once; only a person asks twice.
+      if (signal !== 'SIGHUP') io.exitNow(stopped.code);
       return;
     }
     stopped.code = signal === 'SIGINT' ? exitCodes.interrupted : exitCodes.terminated;

@@ -2,17 +2,15 @@
 import { LeaseholdError } from '../../protocol/index.js';
 import type { Log } from '../../broker/shell/index.js';
 import type { WorkerCaller } from '../client/index.js';
-import type { Callers } from './callers.js';
 import type { Served } from './catalogue.js';
-import type { Obituaries } from './obituaries.js';
+import type { Link } from './link.js';
 import type { CallOptions } from './types.js';
 
 /** A call is placed at most so often; each time without a token having been sent. */
 const attemptsMax = 2;
 
 export interface AttemptsParts {
-  readonly callers: Callers;
-  readonly obituaries: Obituaries;
+  readonly link: () => Promise<Link>;
   readonly log: Log;
   /** For calls that name no deadline. */
   readonly requestDeadlineMs: number;
@@ -31,6 +29,7 @@ export class Attempts {
   readonly #startedMs = performance.now();
   readonly #deadlineMs: number;
   #left = attemptsMax;
+  #link: Link | null = null;
   #generation: string | null = null;
   /** Why the first try failed, when there is a second. */
   #lost: LeaseholdError | null = null;
@@ -45,19 +44,24 @@ export class Attempts {
   /** Finds a worker. The second try keeps the age and the deadline of the first. */
   async next(): Promise<Attempt> {
     this.#generation = null;
+    this.#link = await unlessAborted(this.#parts.link(), this.#options.signal);
     const ageMs = Math.round(performance.now() - this.#startedMs);
-    const caller = await this.#parts.callers.find(this.#served, this.#withTimeLeft(), ageMs);
-    this.#generation = caller.generation;
+    const { callers } = this.#link;
+    const placement = await callers.place(this.#served, this.#withTimeLeft(), ageMs);
+    this.#generation = placement.generation;
+    const caller = await unlessAborted(callers.open(placement), this.#options.signal);
     return { caller, options: this.#withTimeLeft() };
   }
 
   /** Resolves when another try is worth it; else throws why the call failed, with how its worker ended when it did. */
   async failed(error: unknown): Promise<void> {
     this.#left -= 1;
-    const aborted = this.#options.signal?.aborted === true;
-    const wasLost = !aborted && isLostWorker(error);
+    const { signal } = this.#options;
+    // Our own reason says more than that the call was cancelled: the orchestrator was closed, or its reader has left.
+    if (signal?.aborted === true) throw signal.reason instanceof LeaseholdError ? signal.reason : LeaseholdError.from(error);
+    const wasLost = isLostWorker(error);
     // By then the broker knows of the end, too, and does not send the next try to the same worker.
-    const explained = wasLost ? await this.#parts.obituaries.explain(error, this.#generation) : LeaseholdError.from(error);
+    const explained = wasLost && this.#link !== null ? await this.#link.obituaries.explain(error, this.#generation) : LeaseholdError.from(error);
     if (this.#left === 0 || !wasLost || tokensReceived(error) > 0) throw this.#told(explained);
     this.#lost = explained;
     this.#parts.log.warn({ model: this.#served.name, generation: this.#generation, reason: explained.message }, 'the worker was lost before its first token; placing the call anew');
@@ -76,13 +80,24 @@ export class Attempts {
   }
 }
 
-const lostCodes: ReadonlySet<string> = new Set(['connection_lost', 'connect_failed', 'worker_exited', 'generation_stale', 'ticket_refused', 'shutting_down']);
+const lostCodes: ReadonlySet<string> = new Set(['connection_lost', 'connect_failed', 'worker_exited', 'generation_stale', 'ticket_refused', 'shutting_down', 'broker_lost']);
 
-/** The worker was lost, or the way to it. A refusal of the broker or the engine stands. */
+/** The worker was lost, or the way to it or to the broker. A refusal of the broker or the engine stands. */
 function isLostWorker(error: unknown): boolean {
   return lostCodes.has(LeaseholdError.from(error).code);
 }
 
 function tokensReceived(error: unknown): number {
   return Number(LeaseholdError.from(error).details['tokensReceived'] ?? 0);
+}
+
+/** The promise, unless the signal aborts first; what it brings after that is nobody's. */
+function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return promise;
+  return new Promise((resolve, reject) => {
+    const abort = (): void => { reject(new LeaseholdError('request_cancelled', { what: 'The call' }, { cause: signal.reason })); };
+    if (signal.aborted) abort();
+    else signal.addEventListener('abort', abort, { once: true });
+    promise.then(resolve, reject).finally(() => { signal.removeEventListener('abort', abort); });
+  });
 }

@@ -14,26 +14,21 @@ export class Callers {
     this.#limits = limits;
   }
 
-  /** A caller of a worker that serves the model, or will: finds one or has one started. `ageMs`: how long the call has waited already. */
-  async find(served: Served, options: CallOptions, ageMs: number): Promise<WorkerCaller> {
+  /** A worker that serves the model, or will: finds one or has one started. `ageMs`: how long the call has waited already. */
+  place(served: Served, options: CallOptions, ageMs: number): Promise<Placement> {
     const { spec, device } = served;
     options.onStage?.(stageOf('Finding a worker', null));
-    const placement = await this.#session.place({
+    return this.#session.place({
       model: spec.key, engine: spec.engine, estimateBytes: spec.declaredBytes, class: options.class ?? served.class, policy: spec.policy, ageMs,
       ...(device === null ? {} : { device }),
       ...(options.deadlineMs === undefined ? {} : { deadlineMs: options.deadlineMs }),
       ...(options.signal === undefined ? {} : { signal: options.signal }),
       onWaiting: (waiting) => options.onStage?.(stageOf(textOf(waiting), waiting.explain)),
     });
-    return this.#caller(placement);
   }
 
-  close(): void {
-    for (const caller of this.#open.values()) caller.then((open) => { open.close(); }, () => undefined);
-    this.#open.clear();
-  }
-
-  #caller(placement: Placement): Promise<WorkerCaller> {
+  /** The connection to it: the one that is there, or a new one. */
+  open(placement: Placement): Promise<WorkerCaller> {
     const known = this.#open.get(placement.generation);
     if (known !== undefined) return known;
     const opening = openCaller({ dataSocket: placement.dataSocket, ticket: placement.ticket, caller: this.#session.generation, limits: this.#limits });
@@ -41,6 +36,11 @@ export class Callers {
     const forget = (): void => { if (this.#open.get(placement.generation) === opening) this.#open.delete(placement.generation); };
     opening.then((caller) => { void caller.closed.then(forget); }, forget);
     return opening;
+  }
+
+  close(): void {
+    for (const caller of this.#open.values()) caller.then((open) => { open.close(); }, () => undefined);
+    this.#open.clear();
   }
 }
 

@@ -83,7 +83,7 @@ function checkSpec(name: string, spec: ModelSpec): void {
     throw new LeaseholdError('bytes_invalid', { field: `models.${name}.declaredBytes`, value: String(declaredBytes), minimum: 1 });
   }
   const fault = modelSpec().check(spec, '') ?? zeroOf(spec);
-  if (fault !== null) throw new LeaseholdError('config_invalid', { path: 'models', where: `${name}.${fault.path}`, reason: `it must be ${fault.expected}` });
+  if (fault !== null) throw new LeaseholdError('config_invalid', { path: 'models', where: `${name}.${fault.path.replace('policy.', '')}`, reason: `it must be ${fault.expected}` });
 }
 
 /** The wire lets through a model that has room for nothing. */
@@ -120,7 +120,7 @@ function modelKeyOf(engine: string, source: string, embedding: boolean, settings
   const digest = createHash('sha256').update(JSON.stringify([engine, source, embedding, ordered])).digest('hex').slice(0, 8);
   const stem = source.startsWith('sim:') ? 'script' : basename(source, extname(source));
   // A file's name may hold what a key may not; the digest tells two apart all the same.
-  const readable = [...stem.replace(/\p{C}/gu, '_')].slice(0, stemCharactersMax).join('');
+  const readable = Array.from(stem.replace(/\p{C}/gu, '_')).slice(0, stemCharactersMax).join('');
   return `${readable}@${engine}#${digest}`;
 }
 

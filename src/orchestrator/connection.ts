@@ -15,6 +15,8 @@ export interface Reach {
   readonly secret: string;
   /** The broker's own where it is ours; else as this process has them. */
   readonly limits: Limits;
+  /** True while it is our own and has not ended; of another's nothing is known but by asking. */
+  alive(): boolean;
   dial(): Promise<ByteStream>;
 }
 
@@ -60,7 +62,7 @@ async function attach(path: string, limits: Limits): Promise<Reach | null> {
     if (details['reason'] === 'ECONNREFUSED' || details['reason'] === 'ENOENT') return null;
     throw error;
   }
-  return { owned: null, socketPath: state.socketPath, secret: state.secret, limits, dial };
+  return { owned: null, socketPath: state.socketPath, secret: state.secret, limits, alive: () => false, dial };
 }
 
 async function own(options: OrchestratorOptions, path: string, expectedWorkers: number, facts: () => Readonly<Record<string, unknown>>): Promise<Reach> {
@@ -76,7 +78,10 @@ async function own(options: OrchestratorOptions, path: string, expectedWorkers: 
     facts,
     log,
   });
-  return { owned: broker, socketPath: broker.socketPath, secret: broker.secret, limits: broker.limits, dial: async () => broker.attachInMemory() };
+  let ended = false;
+  void broker.ended.then(() => { ended = true; });
+  const { socketPath, secret, limits } = broker;
+  return { owned: broker, socketPath, secret, limits, alive: () => !ended, dial: async () => broker.attachInMemory() };
 }
 
 /** The given overrides over the defaults. */

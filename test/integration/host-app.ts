@@ -42,6 +42,12 @@ async function carryOut(orchestrator: Orchestrator, word: string, rest: readonly
     case 'stream':
       await stream(orchestrator, model);
       return;
+    case 'lease': {
+      const lease = await orchestrator.lease({ model: 'held', bytes: Number(model), onEvict: () => 'busy' });
+      await lease.loaded({ residentBytes: Number(model) });
+      say('leased', { lease: lease.lease });
+      return;
+    }
     case 'block':
       block(Number(model));
       say('blocked');

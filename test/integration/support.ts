@@ -46,7 +46,7 @@ export type Given = Omit<OrchestratorOptions, 'models'> & { readonly models?: Re
 
 /** An orchestrator that owns its broker. After the test it is closed, and nothing of it may be left: no process, no socket. */
 export async function open(t: Test, given: Given = {}): Promise<Orchestrator> {
-  const stateFolder = given.stateFolder ?? folder(t);
+  const stateFolder = given.stateFolder ?? mkdtempSync(join(tmpdir(), 'lh-'));
   const orchestrator = await createOrchestrator({
     devices: ['sim:64MiB'], broker: 'own', classPolicies: eager, ...given, stateFolder, limits: { ...quick, ...given.limits },
   });
@@ -54,6 +54,7 @@ export async function open(t: Test, given: Given = {}): Promise<Orchestrator> {
   t.teardown(async () => {
     await orchestrator.close();
     const left = [...carriers(bootId).map((pid) => `process ${String(pid)}`), ...socketsIn(stateFolder)];
+    if (given.stateFolder === undefined) rmSync(stateFolder, { recursive: true, force: true });
     if (left.length > 0) throw new Error(`left behind: ${left.join(', ')}`);
   });
   return orchestrator;

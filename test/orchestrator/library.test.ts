@@ -1,8 +1,8 @@
 /** The library as an embedder uses it: a few lines, in one process, with scripted workers and the models that ship. */
 import t from 'tap';
-import { LeaseholdError } from '../../protocol/index.js';
-import { createOrchestrator, type LeaseholdEvent, type Orchestrator, type Token } from '../../src/index.js';
-import { MiB, card, eager, folder, keyOf, leaseOf, open, quick, refusal, scripted, thrown, until } from '../integration/support.js';
+import type { LeaseholdError } from '../../protocol/index.js';
+import { createOrchestrator, type LeaseholdEvent, type Token } from '../../src/index.js';
+import { MiB, card, eager, folder, keyOf, leaseOf, open, refusal, scripted, thrown, until } from '../integration/support.js';
 
 async function textOf(tokens: AsyncIterable<Token>): Promise<string> {
   let text = '';
@@ -10,8 +10,8 @@ async function textOf(tokens: AsyncIterable<Token>): Promise<string> {
   return text;
 }
 
-t.test('ten lines from nothing to an answer of a real model', async (t) => {
-  const leasehold = await createOrchestrator({ devices: ['sim:48MiB'], broker: 'own', stateFolder: folder(t) });
+t.test('ten lines from nothing to answers of real models, on a card that holds two of the three', async (t) => {
+  const leasehold = await createOrchestrator({ devices: ['sim:26MiB'], broker: 'own', stateFolder: folder(t), classPolicies: eager });
   t.teardown(() => leasehold.close());
   const answer = leasehold.generate('tiny-sums', 'What is 47 + 38?');
   t.match(await textOf(answer), /85/);
@@ -20,9 +20,11 @@ t.test('ten lines from nothing to an answer of a real model', async (t) => {
   t.ok(thought.length > 0 && usage.thoughtTokens > 0, 'it thought, and that is apart from what it said');
   t.ok(usage.completionTokens > 0 && timings.loadMs > 0);
   t.match(await leasehold.explain(explain!), [{ verdict: 'granted', model: /^tiny-sums/ }]);
-  t.equal(await leasehold.countTokens('tiny-sums', { prompt: 'What is' }) > 0, true);
-  t.match(await leasehold.generate('tiny-facts', 'What is the capital of Orlen?', { maxTokens: 1 }).result(), { reason: 'length', usage: { completionTokens: 1 } });
-  t.match(await leasehold.ledger(), { leases: [{ state: 'resident', inFlight: 0 }, { state: 'resident' }], simulatedCards: [{ oomRefusals: 0 }] });
+  t.match(await leasehold.generate('tiny-tales', 'Tell me a story about a fox and a lamp.', { maxTokens: 5 }).result(), { reason: 'length', usage: { completionTokens: 5 } });
+  t.ok(await leasehold.countTokens('tiny-facts', { prompt: 'What is' }) > 0);
+  const { leases, counters, simulatedCards } = await leasehold.ledger();
+  t.match({ counters, simulatedCards }, { counters: { grants: 3, evictions: 1 }, simulatedCards: [{ oomRefusals: 0 }] });
+  t.equal(leases.length, 2, 'one of them has made room');
 });
 
 t.test('a generation', async (t) => {
@@ -73,6 +75,20 @@ t.test('a generation', async (t) => {
     t.equal((await refusal(orchestrator.generate('long', 'hello', { signal: AbortSignal.abort() }).result())).code, 'request_cancelled');
   });
 
+  t.test('shares its signal with as many others as its caller likes', async (t) => {
+    const warnings: string[] = [];
+    const onWarning = (warning: Error): void => { warnings.push(warning.name); };
+    process.on('warning', onWarning);
+    const stop = new AbortController();
+    const calls = Array.from({ length: 30 }, () => refusal(orchestrator.generate('long', 'hello', { signal: stop.signal }).result()));
+    await until('them all to wait', async () => (await leaseOf(orchestrator, 'long'))?.inFlight === 1);
+    stop.abort();
+    t.ok((await Promise.all(calls)).every(({ code }) => code === 'request_cancelled'));
+    process.off('warning', onWarning);
+    t.strictSame(warnings, []);
+    await atRest('long');
+  });
+
   t.test('may be left while a token is awaited', async (t) => {
     const reader = orchestrator.generate('long', 'hello', { maxTokens: 6_000 })[Symbol.asyncIterator]();
     const first = reader.next();
@@ -82,12 +98,12 @@ t.test('a generation', async (t) => {
   });
 
   t.test('is bounded by its deadline while it waits, and by nothing while it runs', async (t) => {
-    const reader = orchestrator.generate('long', 'hello', { maxTokens: 60, deadlineMs: 300 })[Symbol.asyncIterator]();
+    const reader = orchestrator.generate('long', 'hello', { maxTokens: 120, deadlineMs: 800 })[Symbol.asyncIterator]();
     await reader.next();
     t.match(await refusal(orchestrator.generate('long', 'hello', { deadlineMs: 200 }).result()), { code: 'deadline_passed', retryable: true });
     let tokens = 1;
     while ((await reader.next()).done !== true) tokens += 1;
-    t.equal(tokens, 60);
+    t.equal(tokens, 120);
   });
 
   t.test('is refused at once when it makes no sense', async (t) => {
@@ -106,7 +122,7 @@ t.test('models come, stay and go as they are told', async (t) => {
   const orchestrator = await open(t, {
     models: {
       first: { ...source, aliases: ['eins', 'uno'] }, twin: { ...source, class: 'background', contextTokens: 512 },
-      brief: scripted({ weightsBytes: 3 * MiB, text: 'word ', textTimes: 40, tokenCharacters: 5, tokensPerSecond: 100 }, { ttlMs: 300 }),
+      brief: scripted({ weightsBytes: 3 * MiB, text: 'word ', textTimes: 80, tokenCharacters: 5, tokensPerSecond: 100 }, { ttlMs: 500 }),
       eager: scripted({ weightsBytes: 2 * MiB }, { preload: true }),
       firm: scripted({ weightsBytes: 40 * MiB }), large: scripted({ weightsBytes: 41 * MiB }),
     },
@@ -135,7 +151,7 @@ t.test('models come, stay and go as they are told', async (t) => {
   t.test('its time to live counts from the end of its last use', async (t) => {
     // It speaks for longer than it may be idle.
     const reason = await orchestrator.generate('brief', 'hello').result();
-    t.equal(reason.usage.completionTokens, 40);
+    t.equal(reason.usage.completionTokens, 80);
     t.ok(await leaseOf(orchestrator, 'brief'), 'still there when it has ended');
     await until('it to be put away', async () => (await leaseOf(orchestrator, 'brief')) === null);
   });
@@ -145,7 +161,13 @@ t.test('models come, stay and go as they are told', async (t) => {
     await orchestrator.pin('firm');
     t.match(await leaseOf(orchestrator, 'firm'), { pinned: true });
     t.equal((await refusal(orchestrator.evict('firm'))).code, 'pinned');
-    t.match(await refusal(orchestrator.load('large', { deadlineMs: 400 })), { code: 'deadline_passed', details: { needBytes: /^\d+$/, availableBytes: /^\d+$/ } });
+    const stop = new AbortController();
+    const told: string[] = [];
+    const waiting = refusal(orchestrator.load('large', { signal: stop.signal, onStage: ({ text }) => { told.push(text); } }));
+    await until('it to be told why it waits', () => told.some((text) => /nothing may be evicted for it now: .* needed, .* available/.test(text)));
+    t.match(await leaseOf(orchestrator, 'firm'), { state: 'resident' });
+    stop.abort();
+    t.equal((await waiting).code, 'request_cancelled');
     await orchestrator.pin('firm', false);
     await orchestrator.load('large');
     t.equal(await leaseOf(orchestrator, 'firm'), null);
@@ -165,6 +187,7 @@ t.test('the host process leases for itself, and gives way when a model needs the
   t.match(refused, { code: 'resize_denied', details: { growBytes: /^\d+$/, availableBytes: String(42 * MiB) } });
   await lease.resize([{ name: 'context:1', kind: 'context', bytes: 10 * MiB, upFront: true }]);
   t.equal(lease.chargedBytes, 33 * MiB);
+  await lease.loaded({ residentBytes: 30 * MiB });
 
   const done = lease.use();
   const answer = orchestrator.generate('model', 'hello').result();
@@ -219,12 +242,11 @@ t.test('close', async (t) => {
   const [first, second] = [orchestrator.close(), orchestrator.close()];
   t.equal(first, second, 'may be asked for twice');
   await first;
-  t.match(await refusal((async (): Promise<void> => { while ((await reader.next()).done !== true); })()), { code: /^(request_cancelled|closed)$/ });
-  t.match(await waiting, { code: /^(request_cancelled|closed)$/ });
+  t.match(await refusal((async (): Promise<void> => { while ((await reader.next()).done !== true); })()), { code: 'closed' });
+  t.equal((await waiting).code, 'closed');
   await next;
-  for (const late of [orchestrator.load('long'), orchestrator.ledger(), orchestrator.pin('long'), orchestrator.lease({ model: 'm', bytes: 1, device: 'SIM-x-0', onEvict: () => 'busy' as const })]) {
-    t.match(await refusal(late), { code: /^(closed|request_cancelled|broker_lost)$/ });
-  }
+  const late = [() => orchestrator.load('long'), () => orchestrator.ledger(), () => orchestrator.pin('long'), () => orchestrator.lease({ model: 'm', bytes: 1, device: 'SIM-x-0', onEvict: () => 'busy' })];
+  for (const ask of late) t.equal((await refusal(ask())).code, 'closed');
 });
 
 t.test('options that make no sense are refused before anything is started', async (t) => {
@@ -251,13 +273,13 @@ t.test('options that make no sense are refused before anything is started', asyn
 
 t.test('limits are honoured: by the broker, by its workers, and by this side', async (t) => {
   const orchestrator = await open(t, { limits: { requestDeadlineMs: 1_100, workersMax: 1, grantConfirmMs: 1_000 }, models: { a: scripted({ text: 'word ', textTimes: 200, tokensPerSecond: 50 }), b: scripted({ weightsBytes: MiB }) } });
-  const reader = orchestrator.generate('a', 'hello')[Symbol.asyncIterator]();
+  const reader = orchestrator.generate('a', 'hello', { deadlineMs: 20_000 })[Symbol.asyncIterator]();
   await reader.next();
   const startedMs = performance.now();
   const error = await refusal(orchestrator.load('b'));
   t.match(error, { code: /^(too_many_workers|deadline_passed)$/ });
   t.ok(performance.now() - startedMs < 10_000);
-  t.match(await refusal(orchestrator.generate('a', 'hello').result()), { code: 'deadline_passed', details: { deadlineMs: /^1[01]\d\d$/ } }, 'a call that names no deadline has that of the limits');
+  t.match(await refusal(orchestrator.generate('a', 'hello').result()), { code: 'deadline_passed', details: { deadlineMs: /^\d{3,4}$/ } }, 'a call that names no deadline has that of the limits');
   await reader.return?.();
 });
 
@@ -273,5 +295,3 @@ t.test('without a card models run on the CPU, and nothing is leased for it', asy
   t.match(await orchestrator.ledger(), { cards: [{ device: 'CPU-0', kind: 'cpu', totalBytes: 0 }], leases: [{ device: 'CPU-0', chargedBytes: 0, residentBytes: 0 }] });
   t.ok((await orchestrator.explain('m', 10)).some(({ text }) => /cpu, not leased/.test(text)), 'and the record says so');
 });
-void eager; void quick;
-export type Unused = Orchestrator;

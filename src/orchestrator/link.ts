@@ -1,0 +1,104 @@
+/**
+ * The way to a broker: one session, the connections to its workers, and the news of them. When that broker is gone the
+ * next use opens a way anew: to whoever has taken its place, or by taking it ourselves (D9).
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import { LeaseholdError } from '../../protocol/index.js';
+import type { Log } from '../../broker/shell/index.js';
+import { connectBroker, type BrokerSession } from '../client/index.js';
+import { Callers } from './callers.js';
+import type { Reach } from './connection.js';
+import { Obituaries } from './obituaries.js';
+
+export interface Link {
+  readonly reach: Reach;
+  readonly session: BrokerSession;
+  readonly callers: Callers;
+  readonly obituaries: Obituaries;
+}
+
+export interface LinksOptions {
+  /** A broker within reach, as the options of the orchestrator want it. */
+  readonly find: () => Promise<Reach>;
+  /** Called with every new session before anybody uses it. */
+  readonly greet: (reach: Reach, session: BrokerSession) => Promise<void>;
+  readonly log: Log;
+}
+
+/** A broker that is just ending refuses whoever comes; soon there is another, or none. */
+const endingCodes: ReadonlySet<string> = new Set(['shutting_down', 'broker_lost', 'connection_lost', 'connect_failed']);
+const endingMs = 30_000;
+const endingPauseMs = 50;
+
+export class Links {
+  readonly #options: LinksOptions;
+  #current: Link;
+  #opening: Promise<Link> | null = null;
+
+  private constructor(options: LinksOptions, first: Link) {
+    this.#options = options;
+    this.#current = first;
+  }
+
+  static async open(options: LinksOptions): Promise<Links> {
+    return new Links(options, await openLink(options, options.find));
+  }
+
+  /** The last one that was had, alive or not. */
+  get current(): Link {
+    return this.#current;
+  }
+
+  /** One whose session is open as far as is known. Rejects with why there is none. */
+  get(): Promise<Link> {
+    if (this.#current.session.open) return Promise.resolve(this.#current);
+    this.#opening ??= this.#reopen().finally(() => { this.#opening = null; });
+    return this.#opening;
+  }
+
+  /** Ends the session, and the broker where it is ours. */
+  async close(): Promise<void> {
+    // What is being opened is waited for: it may be a broker of our own.
+    await this.#opening?.catch(() => undefined);
+    const { reach, session, callers } = this.#current;
+    callers.close();
+    await session.close();
+    await reach.owned?.close();
+  }
+
+  async #reopen(): Promise<Link> {
+    const { reach, callers } = this.#current;
+    callers.close();
+    this.#options.log.warn({ socket: reach.socketPath }, 'the broker was lost; looking for another');
+    if (!reach.alive()) await reach.owned?.close();
+    this.#current = await openLink(this.#options, reach.alive() ? () => Promise.resolve(reach) : this.#options.find);
+    return this.#current;
+  }
+}
+
+async function openLink(options: LinksOptions, find: () => Promise<Reach>): Promise<Link> {
+  const giveUpMs = performance.now() + endingMs;
+  for (;;) {
+    const reach = await find();
+    try {
+      return await linkTo(reach, options);
+    } catch (error) {
+      await reach.owned?.close();
+      if (reach.owned !== null || !endingCodes.has(LeaseholdError.from(error).code) || performance.now() > giveUpMs) throw error;
+    }
+    await pause(endingPauseMs);
+  }
+}
+
+async function linkTo(reach: Reach, { greet, log }: LinksOptions): Promise<Link> {
+  const session = await connectBroker({ stream: await reach.dial(), secret: reach.secret, role: 'client', name: 'orchestrator', limits: reach.limits });
+  try {
+    await greet(reach, session);
+  } catch (error) {
+    await session.close();
+    throw error;
+  }
+  const obituaries = new Obituaries();
+  obituaries.listen(session).catch((error: unknown) => { log.debug({ reason: String(error) }, 'no more news of workers'); });
+  return { reach, session, obituaries, callers: new Callers(session, reach.limits) };
+}

@@ -1,0 +1,183 @@
+/** The shell's parts one by one: folder and locks, limits, shares, readings, subscribers, last words. */
+import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { defaultLimits, type ControlMessage } from '../../../protocol/index.js';
+import type { Channel } from '../../../protocol/node/index.js';
+import { effectiveLimits } from '../../../broker/shell/effective-limits.js';
+import { lockFile, readHolder } from '../../../broker/shell/file-lock.js';
+import { endOf, lastWords } from '../../../broker/shell/last-words.js';
+import { Loop, type UntimedEvent } from '../../../broker/shell/loop.js';
+import { Sampler } from '../../../broker/shell/sampler.js';
+import { dataSocketPath, openStateFolder, readStateFolder, removeStaleDataSockets } from '../../../broker/shell/state-folder.js';
+import { Subscription } from '../../../broker/shell/subscription.js';
+import { ThreadShares } from '../../../broker/shell/workers.js';
+import { createCore } from '../../../broker/core/index.js';
+import type { CardDescription, Reading } from '../../../broker/devices/index.js';
+import { classPolicies } from '../../../protocol/index.js';
+import { monotonicUs } from '../../../protocol/node/index.js';
+import { folder, thrown, until } from '../../integration/support.js';
+
+t.test('the state folder', async (t) => {
+  t.test('is private, and its secret is made once', async (t) => {
+    const path = join(folder(t), 'deep', 'state');
+    const first = openStateFolder(path);
+    t.match(first.secret, /^[0-9a-f]{64}$/);
+    t.match(first.id, /^[0-9a-f]{8}$/);
+    t.equal(statSync(path).mode & 0o777, 0o700);
+    t.equal(statSync(join(path, 'secret')).mode & 0o777, 0o600);
+    chmodSync(path, 0o755);
+    t.strictSame(openStateFolder(path), first, 'the same every time');
+    t.equal(statSync(path).mode & 0o777, 0o700, 'and closed again when somebody opened it');
+  });
+
+  t.test('is not made by who only looks for it', async (t) => {
+    const path = join(folder(t), 'nobody');
+    t.equal(readStateFolder(path), null);
+    t.notOk(existsSync(path));
+    mkdirSync(path);
+    t.equal(readStateFolder(path), null, 'a folder without a secret is no state');
+  });
+
+  t.test('is refused when it is a file, and when its secret is none', async (t) => {
+    const path = folder(t);
+    writeFileSync(join(path, 'file'), '');
+    t.equal(thrown(() => openStateFolder(join(path, 'file'))).code, 'config_unreadable');
+    writeFileSync(join(path, 'secret'), 'hunter2\n');
+    t.match(thrown(() => openStateFolder(path)), { code: 'config_unreadable', message: /64 hex digits/ });
+    t.equal(readFileSync(join(path, 'secret'), 'utf8'), 'hunter2\n', 'and nothing is written over it');
+  });
+
+  t.test('is swept of the sockets of workers that are gone, and of nothing else', async (t) => {
+    const path = folder(t);
+    const stale = dataSocketPath(path, '0123456789ab-w7');
+    for (const file of [stale, join(path, 'broker.sock'), join(path, 'mine-w7.sock'), join(path, 'notes')]) writeFileSync(file, '');
+    removeStaleDataSockets(path);
+    t.notOk(existsSync(stale));
+    t.ok(existsSync(join(path, 'broker.sock')) && existsSync(join(path, 'mine-w7.sock')) && existsSync(join(path, 'notes')));
+  });
+});
+
+t.test('a file lock', async (t) => {
+  const path = join(folder(t), 'broker.lock');
+  const lock = lockFile(path, { socket: '/run/x.sock' });
+  t.match(JSON.parse(readFileSync(path, 'utf8')), { pid: process.pid, socket: '/run/x.sock' });
+  t.match(thrown(() => lockFile(path)), { code: 'broker_running', details: { path, pid: String(process.pid), started: /^\d{4}-\d\d-\d\dT/ } });
+  lock.release();
+  const again = lockFile(path);
+  t.match(readHolder(path), { pid: String(process.pid) });
+  again.release();
+  rmSync(path);
+  t.match(readHolder(path), { pid: 'unknown' }, 'who cannot be known is not guessed');
+  lockFile(path).release();
+});
+
+t.test('limits', async (t) => {
+  t.strictSame(effectiveLimits({}), defaultLimits);
+  t.equal(effectiveLimits({ workersMax: 3 }).workersMax, 3);
+  t.strictSame(effectiveLimits({ workersMax: undefined } as object), defaultLimits, 'what is left undefined is not there');
+  t.match(thrown(() => effectiveLimits({ commandAnswerMs: 60_000 })), { code: 'limit_relation', message: /commandAnswerMs <= moveTimeoutMs/, help: /Change one/ });
+  for (const value of [-1, 0.5, Number.NaN, 2 ** 53, '5', null]) t.match(thrown(() => effectiveLimits({ leasesMax: value } as object)), { code: 'config_invalid', details: { where: 'leasesMax' } }, String(value));
+  t.equal(thrown(() => effectiveLimits({ sampleIntervalMs: 0 })).code, 'config_invalid', 'an interval of nothing is a busy loop');
+});
+
+t.test('D36: threads are shared so that their sum stays below the cores while more than one is left', async (t) => {
+  const shares = new ThreadShares(9, 3);
+  t.strictSame(['a', 'b', 'c', 'd', 'e', 'f'].map((worker) => shares.take(worker)), [2, 2, 2, 2, 1, 1]);
+  shares.giveBack('a');
+  shares.giveBack('e');
+  shares.giveBack('f');
+  t.equal(shares.take('g'), 2);
+  t.equal(new ThreadShares(1, 8).take('a'), 1);
+  t.equal(new ThreadShares(16, 0).take('a'), 15);
+});
+
+t.test('last words fit into an event whatever they are, and the reason is what was said, not where', async (t) => {
+  t.strictSame(lastWords(['one', 'two']), ['one', 'two']);
+  t.equal(lastWords(Array.from({ length: 50 }, (_, n) => String(n)))[0], '30');
+  const bell = lastWords(Array.from({ length: 20 }, () => '\u0007'.repeat(4_096)));
+  t.ok(JSON.stringify(bell).length < 64 * 1024);
+  t.equal(endOf('exit code 70', ['Error: no card', '    at Socket.emit (node:events:524:28)', '', 'Node.js v20.20.2']), 'exit code 70; it said last: Error: no card');
+  t.equal(endOf('exit code 1', ['Error: Cannot find module x', '    at Module (node:internal)', '  code: 1', '}', '', 'Node.js v20.20.2']), 'exit code 1; it said last: Error: Cannot find module x');
+  t.equal(endOf('exit code 2', ['usage: engine MODEL', '']), 'exit code 2; it said last: usage: engine MODEL');
+  t.equal(endOf('SIGKILL', []), 'SIGKILL');
+});
+
+const description: CardDescription = { device: 'SIM-x-0', name: 'x', kind: 'simulated', totalBytes: 100, confirms: 'process', display: false, floorBytes: null, visibility: {} };
+
+/** A card that answers when it is told to. */
+class SlowReader {
+  readonly asked: ((reading: Reading | Error) => void)[] = [];
+  read(): Promise<Reading> {
+    return new Promise((resolve, reject) => { this.asked.push((reading) => { if (reading instanceof Error) reject(reading); else resolve(reading); }); });
+  }
+  async close(): Promise<void> { /* It holds nothing. */ }
+}
+
+function reading(takenAtUs: number): Reading {
+  return { kind: 'read', device: 'SIM-x-0', takenAtUs, usedBytes: 7, totalBytes: 100, truth: 'simulated', processes: [{ pid: 1, usedBytes: 3 }, { pid: 2, usedBytes: 2 }, { pid: 9, usedBytes: 2 }] };
+}
+
+t.test('the sampler', async (t) => {
+  const reader = new SlowReader();
+  const events: UntimedEvent[] = [];
+  const sampler = new Sampler(60_000, (pid) => (pid === 9 ? null : 'b-w1'), (event) => { events.push(event); });
+  t.teardown(() => { sampler.stop(); });
+  sampler.watch(description, reader);
+  t.equal(reader.asked.length, 1, 'looks at once');
+
+  const wantedUs = monotonicUs();
+  sampler.want('SIM-x-0', wantedUs);
+  sampler.want('SIM-x-0', wantedUs - 5);
+  t.equal(reader.asked.length, 1, 'one read of a card at a time');
+  reader.asked[0]?.(reading(wantedUs - 10));
+  await until('a second look, the first having been too early', () => reader.asked.length === 2);
+  t.match(events, [{ type: 'sampled', usedBytes: 7, processes: [{ generation: 'b-w1', usedBytes: 5 }] }], 'figures by process, foreign ones left out');
+  reader.asked[1]?.(reading(monotonicUs()));
+  await until('the second to be told', () => events.length === 2);
+  t.equal(reader.asked.length, 2, 'what was wanted has been had: the next look comes at its time');
+
+  sampler.want('SIM-x-0', monotonicUs());
+  reader.asked[2]?.(new Error('the driver fell over'));
+  await until('the failure to be told', () => events.length === 3);
+  t.match(events[2], { type: 'sample_failed', reading: 'failed', reason: /the driver fell over/ }, 'a reader that throws is a reading that is missing');
+  t.equal(reader.asked.length, 3, 'and is not asked again in a busy loop');
+  sampler.want('SIM-elsewhere-0', 1);
+});
+
+t.test('a subscriber that reads too slowly loses events and is told how many', async (t) => {
+  const sent: ControlMessage[] = [];
+  const channel = { unsentBytes: 0, send: (message: ControlMessage) => { sent.push(message); } };
+  const subscription = new Subscription(channel as unknown as Channel<'control'>, 1_000);
+  subscription.publish('loaded', { a: 1 });
+  channel.unsentBytes = 1_001;
+  subscription.publish('loaded', { a: 2 });
+  subscription.publish('loaded', { a: 3 });
+  channel.unsentBytes = 0;
+  subscription.publish('loaded', { a: 4 });
+  subscription.publish('loaded', { a: 5 });
+  t.match(sent, [{ seq: 1, dropped: 0, json: '{"a":1}' }, { seq: 2, dropped: 2, json: '{"a":4}' }, { seq: 3, dropped: 0 }]);
+});
+
+t.test('the loop takes one event to its end before the next, and stops for good when the ledger is wrong', async (t) => {
+  const broken: string[] = [];
+  const order: string[] = [];
+  const core = createCore({ bootId: '0123456789ab', startedAtUs: monotonicUs(), limits: defaultLimits, classPolicies, engines: [], allowLedgerOnly: false });
+  const loop: Loop = new Loop({
+    core, tickIntervalMs: 5, onBroken: (error) => { broken.push(error.code); },
+    carryOut: (effect) => {
+      order.push(effect.type);
+      // Made while an event is being carried out: it waits its turn.
+      if (effect.type === 'deny') loop.feed({ type: 'pin_requested', generation: 'b-s1', request: 2, model: 'm', pinned: true });
+    },
+  });
+  t.teardown(() => { loop.stop(); });
+  loop.feed({ type: 'session_opened', generation: 'b-s1', role: 'client', name: 'x' });
+  loop.feed({ type: 'place_requested', generation: 'b-s1', request: 1, model: 'm', engine: 'none', estimateBytes: null, class: 'normal', deadlineMs: 1, ageMs: 0, device: null, policy: { ttlMs: null, pinned: false, exclusive: false } });
+  t.ok(order.indexOf('fail') > order.lastIndexOf('deny'), order.join(' '));
+  loop.feed({ type: 'session_opened', generation: 'b-s1', role: 'client', name: 'twice' });
+  t.strictSame(broken, ['invariant_broken']);
+  order.length = 0;
+  loop.feed({ type: 'pin_requested', generation: 'b-s1', request: 3, model: 'm', pinned: true });
+  t.strictSame(order, [], 'nothing is decided after that');
+});

@@ -1,0 +1,188 @@
+/** Host applications as processes: one owns the broker, others attach; they block, close, crash, and leave nothing. */
+import { readFileSync } from 'node:fs';
+import t from 'tap';
+import { startHost, type Host } from '../integration/host-process.js';
+import { MiB, carriers, eager, engine, folder, lives, open, quick, refusal, scripted, socketsIn, until, workerPid } from '../integration/support.js';
+import { createOrchestrator, type LedgerState, type OrchestratorOptions } from '../../src/orchestrator/index.js';
+
+const talks = scripted({ weightsBytes: 4 * MiB, text: 'word ', textTimes: 400, tokenCharacters: 5, tokensPerSecond: 100 });
+
+function given(stateFolder: string, options: OrchestratorOptions = {}): OrchestratorOptions {
+  return { stateFolder, devices: ['sim:64MiB'], broker: 'own', classPolicies: eager, limits: quick, models: { talks, brief: scripted({ text: 'brief' }) }, ...options };
+}
+
+async function ledgerOf(host: Host): Promise<LedgerState> {
+  host.tell('ledger');
+  return (await host.hear('ledger'))['ledger'] as LedgerState;
+}
+
+t.test('a host that has closed ends by itself: no timer, socket or child holds it', async (t) => {
+  const stateFolder = folder(t);
+  const host = startHost(t, given(stateFolder));
+  const { bootId } = await host.hear('up');
+  host.tell('ask', 'brief', 'hello');
+  t.match(await host.hear('answered'), { text: 'brief' });
+  host.tell('lease', String(MiB));
+  await host.hear('leased');
+  host.tell('close');
+  await host.hear('closed');
+  t.equal(await host.exited, 0);
+  t.strictSame([carriers(String(bootId)), socketsIn(stateFolder)], [[], []]);
+});
+
+t.test('B85: kill -9 of the host: workers and grandchildren end with it, and the next broker starts on the same folder', async (t) => {
+  const stateFolder = folder(t);
+  const host = startHost(t, given(stateFolder, { engines: engine({ grandchildren: 2, grandchildrenDetached: true, ignoreSigterm: true }) }));
+  const { bootId } = await host.hear('up');
+  host.tell('stream', 'talks');
+  await host.hear('streaming');
+  const family = carriers(String(bootId));
+  t.ok(family.length >= 3, 'a worker and what it started');
+  host.child.kill('SIGKILL');
+  t.equal(await host.exited, 'SIGKILL');
+  const diedMs = performance.now();
+  await until('all of them to be gone', () => !family.some(lives));
+  t.ok(performance.now() - diedMs < 5_000);
+  t.ok(socketsIn(stateFolder).length > 0, 'what was killed has left its sockets');
+  const next = await open(t, given(stateFolder));
+  t.strictSame(socketsIn(stateFolder), ['broker.sock'], 'and the next owner has cleared them away');
+  t.equal((await next.generate('brief', 'hello').result()).text, 'brief');
+});
+
+t.test('another process attaches to a broker that runs, sees its models, and leaves it as it was', async (t) => {
+  const stateFolder = folder(t);
+  const owner = await open(t, given(stateFolder));
+  await owner.load('talks');
+  const guest = startHost(t, { stateFolder, broker: 'attach' });
+  t.match(await guest.hear('up'), { owns: false, brokerPid: process.pid });
+  guest.tell('ask', 'brief', 'hello');
+  t.match(await guest.hear('answered'), { text: 'brief' });
+  t.match(await ledgerOf(guest), { counters: { spawns: 2 }, leases: [{}, {}] });
+  guest.tell('lease', String(8 * MiB));
+  const { lease } = await guest.hear('leased');
+  t.ok((await owner.ledger()).leases.some((held) => held.lease === lease), 'D7: what it holds is in the owner’s ledger');
+  guest.child.kill('SIGKILL');
+  await until('its end to close its lease', async () => (await owner.ledger()).leases.every((held) => held.lease !== lease));
+  const polite = startHost(t, { stateFolder });
+  t.match(await polite.hear('up'), { owns: false }, 'auto attaches where there is one');
+  polite.tell('close');
+  t.equal(await polite.exited, 0);
+  t.equal((await owner.generate('brief', 'hello').result()).text, 'brief');
+});
+
+t.test('a process that dies while it waits leaves no place in the queue', async (t) => {
+  const stateFolder = folder(t);
+  const owner = await open(t, given(stateFolder, { models: { firm: scripted({ weightsBytes: 50 * MiB }, { pinned: true }), large: scripted({ weightsBytes: 40 * MiB }) } }));
+  await owner.load('firm');
+  const guest = startHost(t, { stateFolder, broker: 'attach' });
+  await guest.hear('up');
+  guest.tell('load', 'large');
+  await until('it to wait', async () => (await owner.ledger()).waiting.length === 1);
+  guest.child.kill('SIGKILL');
+  await until('its place to be gone', async () => (await owner.ledger()).waiting.length === 0);
+  await owner.pin('firm', false);
+  await owner.load('large');
+  t.match((await owner.ledger()).leases, [{ state: 'resident' }], 'and its wish is nobody’s any more');
+});
+
+t.test('who is attached learns by code that the owner has ended, and is served again by the next one', async (t) => {
+  const stateFolder = folder(t);
+  const host = startHost(t, given(stateFolder));
+  await host.hear('up');
+  const guest = await createOrchestrator({ stateFolder, broker: 'attach' });
+  t.teardown(() => guest.close());
+  const reader = guest.generate('talks', 'hello')[Symbol.asyncIterator]();
+  await reader.next();
+  const lease = await guest.lease({ model: 'held', bytes: MiB, onEvict: () => 'busy' });
+  host.tell('close');
+  await host.hear('closed');
+  const cut = await refusal((async (): Promise<void> => { while ((await reader.next()).done !== true); })());
+  t.match(cut, { code: /^(worker_exited|connection_lost|broker_lost|shutting_down)$/, retryable: true });
+  t.match(await refusal(guest.load('talks')), { code: 'broker_lost', message: /start one with: leasehold up/ });
+  t.equal(lease.held, false, 'what it held is held no more');
+  const next = startHost(t, given(stateFolder));
+  const { bootId } = await next.hear('up');
+  t.equal((await guest.generate('brief', 'hello').result()).text, 'brief');
+  t.equal((await guest.ledger()).bootId, bootId);
+  t.ok((await guest.lease({ model: 'held', bytes: MiB, onEvict: () => 'busy' })).held);
+});
+
+t.test('D9: when the owner ends one of those attached takes its place, and calls that wait come through', async (t) => {
+  const stateFolder = folder(t);
+  const host = startHost(t, given(stateFolder, { models: { slow: scripted({ loadMs: 5_000 }) } }));
+  await host.hear('up');
+  const guests = await Promise.all([1, 2].map(() => createOrchestrator(given(stateFolder, { broker: 'auto' }))));
+  t.teardown(() => Promise.all(guests.map((guest) => guest.close())));
+  t.strictSame(guests.map(({ ownsBroker }) => ownsBroker), [false, false]);
+  const waiting = guests.map((guest) => guest.generate('brief', 'hello').result());
+  host.child.kill('SIGKILL');
+  await host.exited;
+  t.strictSame((await Promise.all(waiting)).map(({ text }) => text), ['brief', 'brief']);
+  const ledgers = await Promise.all(guests.map((guest) => guest.ledger()));
+  t.equal(new Set(ledgers.map(({ bootId }) => bootId)).size, 1, 'there is one broker again');
+  t.strictSame(guests.map(({ ownsBroker }) => ownsBroker).sort(), [false, true], 'and one of them owns it');
+});
+
+t.test('a call that is aborted ends at once, though its worker answers nothing, not even a connection', async (t) => {
+  const stateFolder = folder(t);
+  const owner = await open(t, given(stateFolder));
+  await owner.load('brief');
+  const pid = await workerPid(owner, 'brief');
+  process.kill(pid, 'SIGSTOP');
+  const guest = await createOrchestrator({ stateFolder, broker: 'attach' });
+  t.teardown(() => guest.close());
+  for (const orchestrator of [owner, guest]) {
+    const stop = new AbortController();
+    const call = refusal(orchestrator.generate('brief', 'hello', { signal: stop.signal }).result());
+    await until('it to be placed', async () => (await orchestrator.explain('brief', 1))[0]?.verdict === 'placed');
+    const abortedMs = performance.now();
+    stop.abort();
+    t.equal((await call).code, 'request_cancelled');
+    t.ok(performance.now() - abortedMs < 1_000);
+  }
+  process.kill(pid, 'SIGCONT');
+});
+
+t.test('of processes that start at the same moment one owns and the others attach', async (t) => {
+  const stateFolder = folder(t);
+  const hosts = [1, 2, 3].map(() => startHost(t, given(stateFolder, { broker: 'auto' })));
+  const ups = await Promise.all(hosts.map((host) => host.hear('up')));
+  t.equal(ups.filter(({ owns }) => owns === true).length, 1);
+  t.equal(new Set(ups.map(({ bootId }) => bootId)).size, 1);
+  for (const host of hosts) host.tell('ask', 'brief', 'hello');
+  for (const host of hosts) t.match(await host.hear('answered'), { text: 'brief' });
+  const guests = hosts.filter((_, index) => ups[index]?.['owns'] !== true);
+  for (const guest of guests) guest.tell('close');
+  for (const guest of guests) t.equal(await guest.exited, 0);
+  const owner = hosts.find((_, index) => ups[index]?.['owns'] === true);
+  owner?.tell('close');
+  t.equal(await owner?.exited, 0);
+});
+
+t.test('a host that blocks its loop for seconds loses neither its workers nor a stream, however little silence they are allowed', async (t) => {
+  const impatient = { ...quick, heartbeatIntervalMs: 50, heartbeatMissesMax: 24, stallToleranceMs: 300, residencyFlushMs: 300, terminateGraceMs: 300, commandAnswerMs: 500 };
+  const host = startHost(t, given(folder(t), { limits: impatient }));
+  await host.hear('up');
+  host.tell('load', 'brief');
+  await host.hear('loaded');
+  const before = await ledgerOf(host);
+  host.tell('stream', 'talks');
+  await host.hear('streaming');
+  host.tell('block', '3000');
+  await host.hear('blocked');
+  t.match(await host.hear('streamed'), { tokens: 400 });
+  const after = await ledgerOf(host);
+  t.equal(after.workers.find(({ generation }) => generation === before.workers[0]?.generation)?.pid, before.workers[0]?.pid);
+  t.match(after.counters, { spawns: 2, loads: 2 });
+  t.notOk(after.counters['terminations.silent']);
+});
+
+t.test('B52: the process that owns the broker has no GPU library in it, whatever cards there are', async (t) => {
+  const host = startHost(t, given(folder(t), { devices: ['auto'] }));
+  await host.hear('up');
+  host.tell('ask', 'brief', 'hello');
+  await host.hear('answered');
+  const maps = readFileSync(`/proc/${String(host.pid)}/maps`, 'utf8');
+  t.match(maps, /libc\.so/, 'what it has loaded can be read');
+  t.notMatch(maps, /libcuda|libnvidia|libcublas|nvidia-ml|librocm|ggml/);
+});
