@@ -1,4 +1,7 @@
 /** What the shell needs of a log. The daemon gives it pino; an embedder may give its own; the default says nothing. */
+import { createRequire } from 'node:module';
+import { LeaseholdError } from '../../protocol/index.js';
+
 export interface Log {
   debug(fields: Readonly<Record<string, unknown>>, message: string): void;
   info(fields: Readonly<Record<string, unknown>>, message: string): void;
@@ -6,20 +9,64 @@ export interface Log {
   error(fields: Readonly<Record<string, unknown>>, message: string): void;
 }
 
+export type LogLevel = keyof Log;
+
 export const silentLog: Log = { debug: nothing, info: nothing, warn: nothing, error: nothing };
 
 /** Paths whose values never reach a log. */
 export const redactedPaths = ['proof', 'key', 'secret', 'ticket', 'env', '*.proof', '*.key', '*.secret', '*.ticket', '*.env'];
 
+const levels: readonly LogLevel[] = ['debug', 'info', 'warn', 'error'];
+/** The first lines wait so long for the logger: a start is not delayed by what it says of itself. */
+const firstLinesMs = 50;
+
 /**
- * A pino log to stderr (or `destination`), keys redacted. pino is loaded here
- * and only here, because it costs 41 ms that an embedder need not pay.
+ * A pino log to stderr (or `destination`), keys redacted. pino itself is loaded
+ * a moment after the first line, because it costs a start ten milliseconds that
+ * an embedder, or who waits for a daemon, need not pay. Lines that are waiting
+ * when the process exits are still written.
  */
-export async function createLog(level: 'debug' | 'info' | 'warn' | 'error', destination: string | number = 2): Promise<Log> {
-  const { pino } = await import('pino');
+export function createLog(level: LogLevel, destination: string | number = 2): Log {
+  const waiting: { readonly level: LogLevel; readonly atMs: number; readonly fields: Readonly<Record<string, unknown>>; readonly message: string }[] = [];
+  let saidAtMs: number | null = null;
+  let log: Log | null = null;
+  const load = (): void => {
+    process.off('exit', load);
+    const logger = log ??= loadPino(level, destination, () => saidAtMs ?? Date.now());
+    for (const line of waiting.splice(0)) {
+      saidAtMs = line.atMs;
+      logger[line.level](line.fields, line.message);
+    }
+    saidAtMs = null;
+  };
+  // A file that cannot be written must fail the start, not a timer.
+  if (typeof destination === 'string') {
+    try {
+      load();
+    } catch (error) {
+      throw LeaseholdError.from(error, 'config_unreadable', { path: destination });
+    }
+  }
+  const write = (lineLevel: LogLevel) => (fields: Readonly<Record<string, unknown>>, message: string): void => {
+    if (levels.indexOf(lineLevel) < levels.indexOf(level)) return;
+    if (log !== null) {
+      log[lineLevel](fields, message);
+      return;
+    }
+    if (waiting.length === 0) {
+      process.once('exit', load);
+      setTimeout(load, firstLinesMs).unref();
+    }
+    waiting.push({ level: lineLevel, atMs: Date.now(), fields, message });
+  };
+  return { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') };
+}
+
+function loadPino(level: LogLevel, destination: string | number, nowMs: () => number): Log {
+  const { pino } = createRequire(import.meta.url)('pino') as typeof import('pino');
   const target = pino.destination({ dest: destination, sync: true, mode: 0o600 });
-  const log: Log = pino({ level, redact: { paths: redactedPaths, censor: '[redacted]' }, base: { pid: process.pid } }, target);
-  return log;
+  const timestamp = (): string => `,"time":${String(nowMs())}`;
+  return pino({ level, timestamp, redact: { paths: redactedPaths, censor: '[redacted]' }, base: { pid: process.pid } }, target);
 }
 
 function nothing(): void {

@@ -9,6 +9,7 @@ import { configBytesMax, parseDocument } from './document.js';
 import { configInvalid, type Source } from './fault.js';
 import { interpret, type Settings } from './settings.js';
 import { fromEnvironment, fromFlags, type Flags } from './spoken.js';
+import { isPlainlyValid } from './plain.js';
 import { assertValid } from './validate.js';
 import type { LogLevel, Written } from './written.js';
 
@@ -102,9 +103,7 @@ function relativeName(path: string, cwd: string): string {
 }
 
 async function layer(spoken: Source & { readonly value: unknown }, folder: string, home: string): Promise<Layer> {
-  // An empty source needs no schema, and loading the checker costs time that a start without a file need not pay.
-  if (JSON.stringify(spoken.value) === '{}') return { source: spoken, settings: {} };
-  await assertValid(spoken.value, spoken);
+  if (!isPlainlyValid(spoken.value)) await assertValid(spoken.value, spoken);
   return { source: spoken, settings: interpret(spoken.value as Written, spoken, folder, home) };
 }
 

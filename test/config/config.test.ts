@@ -9,7 +9,9 @@ import { LeaseholdError, classPolicies, classes, defaultLimits, type LimitName }
 import { configSchemaPath, configVariables, limitVariable, loadConfig, type LoadConfigRequest } from '../../src/config/index.js';
 import { parseDurationMs } from '../../src/config/durations.js';
 import { configSchema, type JsonSchema } from '../../src/config/schema-file.js';
+import { isPlainlyValid } from '../../src/config/plain.js';
 import { editDistance, suggest } from '../../src/config/suggest.js';
+import { assertValid } from '../../src/config/validate.js';
 
 const work = mkdtempSync(join(tmpdir(), 'leasehold-config-'));
 t.teardown(() => { rmSync(work, { recursive: true }); });
@@ -346,4 +348,18 @@ t.test('a slip of the pen is recognised, another word is not', async (t) => {
   t.equal(suggest('Modles', ['models', 'limits']), 'models');
   t.equal(suggest('contextTokens', ['context', 'class']), null);
   t.equal(suggest('x', []), null);
+});
+
+t.test('what passes at a glance passes the schema too, and nothing else is waved through', async (t) => {
+  const source = { name: 'a test', locate: () => ({ where: 'there', line: null, column: null }) };
+  const plain = [{}, { state: '/tmp/x' }, { devices: ['auto'] }, { devices: 'cpu' }, { devices: ['sim:24MiB', 'sim:1GB', 'sim:1048576'], state: 's' }];
+  for (const value of plain) {
+    t.ok(isPlainlyValid(value), JSON.stringify(value));
+    await t.resolves(assertValid(value, source), JSON.stringify(value));
+  }
+  const others = [
+    null, [], 'auto', { devices: [] }, { devices: ['auto', 'auto'] }, { devices: ['sim:0MiB'] }, { devices: ['sim:24MiB,floor=1MiB'] }, { devices: [1] },
+    { state: '' }, { state: 7 }, { state: 'x'.repeat(4_097) }, { models: {} }, { state: '/tmp/x', extra: 1 },
+  ];
+  for (const value of others) t.notOk(isPlainlyValid(value), JSON.stringify(value)?.slice(0, 60));
 });

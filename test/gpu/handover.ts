@@ -49,7 +49,7 @@ async function main(): Promise<void> {
     linkSync(file, source);
     models[`model-${String(index)}`] = { source, contextTokens: 4_096 };
   }
-  const log = await createLog(process.env['LEASEHOLD_LOG'] === undefined ? 'warn' : 'debug');
+  const log = createLog(process.env['LEASEHOLD_LOG'] === undefined ? 'warn' : 'debug');
   const leasehold = await createOrchestrator({ models, broker: 'own', stateFolder: join(folder, 'state'), log });
   const rung = createNvmlRung({});
   await rung.discover();
