@@ -7,12 +7,18 @@
  * 2^32 as floats of the same nine bytes, so they are rewritten in place; other
  * languages then read bytes and times as what they are.
  */
-// The package's entry loads its streams and a native part that helps long strings alone: ten milliseconds of every start.
-import { Packr, RESERVE_START_SPACE } from 'msgpackr/pack';
-import { Unpackr } from 'msgpackr/unpack';
+import type * as Msgpackr from 'msgpackr';
+import * as plain from 'msgpackr/pack';
 import { checkBody, integersInPlace } from '../body.js';
 import { LeaseholdError } from '../errors.js';
 import { frameHeaderBytes, writeLength } from '../frame.js';
+
+/**
+ * `msgpackr/pack` is the whole library without its streams and its native part,
+ * which helps with long strings alone and costs every start ten milliseconds.
+ * Its own declarations lose their types there; the entry's are the same.
+ */
+const { Packr, RESERVE_START_SPACE, Unpackr } = plain as unknown as typeof Msgpackr;
 
 export interface Codec {
   /** A whole frame: length and body. Lone surrogates in strings become U+FFFD. */
