@@ -8,7 +8,7 @@ import { available, numbersOf } from './available.js';
 import { backingOff, backoffRefusal } from './backoff.js';
 import { deny, shortageText } from './deny.js';
 import { grantBudget } from './grant.js';
-import { capacityBytes, needOf, shownNeed } from './need.js';
+import { capacityBytes, extendedLease, needOf, shownNeed } from './need.js';
 import { joinHost, placeOn } from './placement.js';
 import { isEntrenched, pursue, trimDrains } from './pursue.js';
 import { inOrder, positionOf, queueLength } from './queue.js';
@@ -54,17 +54,20 @@ function settleQueue(core: Core, card: Card): void {
       const outcome = decide(core, card, waiter, head, heldBytes);
       if (outcome === 'done') continue;
       tell(core, card, waiter, outcome);
-      head ??= waiter;
+      // Kept by its own process and not by the card: nobody waits behind it.
+      if (outcome !== 'remeasure' && outcome !== 'own_release') head ??= waiter;
     }
     heldBytes += waiter.holdBytes;
   }
 }
 
-/** A hold is never more than what those before it leave. */
+/** A hold is never more than what those before it leave; one with a plan keeps of that all that it needs, whatever else it waits for. */
 function keepHold(core: Core, card: Card, waiter: Waiter, heldBytes: number): void {
-  if (waiter.holdBytes === 0) return;
+  if (waiter.holdBytes === 0 && !waiter.planned) return;
   const { freeBytes } = available(core, card);
-  if (freeBytes !== null) setHold(core, card, waiter, Math.min(waiter.holdBytes, Math.max(0, freeBytes - heldBytes)));
+  if (freeBytes === null) return;
+  const wantedBytes = waiter.planned ? waiter.needBytes : waiter.holdBytes;
+  setHold(core, card, waiter, Math.min(wantedBytes, Math.max(0, freeBytes - heldBytes)));
 }
 
 /** Grants the waiter, or says what it waits for. `heldBytes` are kept for those before it. */
@@ -74,12 +77,13 @@ function decide(core: Core, card: Card, waiter: Waiter, head: Waiter | null, hel
   keepHold(core, card, waiter, heldBytes);
   const backoff = waiter.kind === 'place' || waiter.lease === null ? backingOff(core, waiter.model, card.device) : null;
   if (backoff !== null) return denyBackoff(core, card, waiter, backoff);
-  const blocked = blockedBy(core, card, waiter);
-  if (blocked !== null) return blocked;
   const { freeBytes, unverified } = available(core, card);
+  const blocked = blockedBy(core, card, waiter);
+  const ownBytes = (freeBytes ?? 0) - heldBytes;
+  if (blocked !== null) return blocked;
   if (freeBytes === null) return 'unmeasured';
-  const ownBytes = freeBytes - heldBytes;
-  const fits = waiter.needBytes <= ownBytes || waiter.needBytes === 0;
+  // A need of 0 does not fit into an overshoot either: what it would take is charged, and not there.
+  const fits = waiter.needBytes <= ownBytes;
   const mustRest = fits && waiter.kind === 'budget' && waiter.profiles && hasMotion(card);
   if (fits && !mustRest) return grantNow(core, card, waiter, head, unverified);
   const reason = mustRest ? 'others_loading' : head === null ? pursue(core, card, waiter, ownBytes) : 'behind_head';
@@ -106,7 +110,6 @@ function grantNow(core: Core, card: Card, waiter: Waiter, head: Waiter | null, u
 
 /** What forbids any grant to this waiter here, apart from bytes. */
 function blockedBy(core: Core, card: Card, waiter: Waiter): string | null {
-  if (waiter.kind === 'budget' && waiter.needBytes === 0) return null;
   if (available(core, card).freeBytes === null) {
     // Just too old, or a probe that fails: a fresh one is asked for, and the request waits for it.
     wantSample(core, card, core.nowUs);
@@ -114,7 +117,10 @@ function blockedBy(core: Core, card: Card, waiter: Waiter): string | null {
   }
   if (card.loadToken !== null && core.leases.get(card.loadToken)?.generation !== waiter.generation) return 'load_token';
   if (card.quietWantedUs !== null && card.confirms === 'total' && core.attendedUs - card.quietWantedUs > core.options.limits.confirmQuietAfterMs * 1_000) return 'quiet';
-  if (card.seats.get(waiter.generation)?.remeasure === true) return 'remeasure';
+  if ((card.seats.get(waiter.generation)?.remeasure.size ?? 0) > 0) return 'remeasure';
+  // What it is giving back, or has just given back, is measured first: its own old bytes would pass for those it asks for.
+  const extended = waiter.kind === 'budget' ? extendedLease(core, waiter) : null;
+  if (extended !== null && (extended.release !== null || extended.job !== null)) return 'own_release';
   return null;
 }
 
@@ -146,6 +152,7 @@ const reasons: Readonly<Record<string, string>> = {
   load_token: 'an engine is measuring free memory while it loads; nothing else loads until it is ready',
   others_loading: 'this engine measures free memory while it loads; others must come to rest first',
   quiet: 'a release can only be seen by the card as a whole; nothing loads until it has been',
+  own_release: 'bytes that this model gives back are being measured',
   remeasure: 'a load failed in this process; what it left is being measured',
   leaving: 'room is being made',
   draining: 'a busy model has been asked to finish its calls',

@@ -1,16 +1,16 @@
 /** A process's full announcement, compared with the ledger: what it lacks is released (not freed), what it has without a lease is taken in and put away. */
 import type { ModelState } from '../../protocol/index.js';
+import { available, strangersBytes } from './available.js';
 import { closeCommand } from './command.js';
 import type { CoreEvent } from './events.js';
 import { chargeFloor } from './floors.js';
 import { isBytes } from './headroom.js';
-import { startEviction } from './ladder.js';
 import { giveBack } from './lease-events.js';
-import { enterLease, setState } from './lease-store.js';
+import { enterLease, setState, wasLease } from './lease-store.js';
 import { newCharge, setCharged, setResident } from './ledger.js';
 import { attach } from './model.js';
 import { mustLease } from './must.js';
-import { overLease } from './overshoot.js';
+import { overLease, setOver } from './overshoot.js';
 import { chargeFor } from './need.js';
 import { count, explain, inWords, publish } from './report.js';
 import type { Card, Core, Lease, Process } from './state.js';
@@ -24,16 +24,15 @@ export function onModelsAnnounced(core: Core, event: Extract<CoreEvent, { type: 
   for (const id of process.commands) if (core.commands.get(id)?.kind === 'list') closeCommand(core, id);
   const held = new Map<string, ModelState>();
   for (const state of event.models) {
-    const lease = leaseOf(core, process, state);
+    const lease = leaseOf(core, process, state) ?? adopt(core, process, state);
     if (lease !== null) held.set(lease.id, state);
-    else if (state.residentBytes > 0 && isBytes(state.residentBytes)) adopt(core, process, state);
   }
   for (const id of [...process.leases]) {
     const lease = mustLease(core, id);
     const state = held.get(id);
     if (state !== undefined) reconcile(core, lease, state);
     // What was granted a moment ago may not have reached it yet: the recall looks after that (D5).
-    else if (lease.state !== 'granted' && lease.state !== 'quarantined' && !isStray(lease)) giveBack(core, lease);
+    else if (lease.state !== 'granted' && lease.state !== 'quarantined' && lease.release === null) giveBack(core, lease);
   }
 }
 
@@ -47,10 +46,6 @@ function leaseOf(core: Core, process: Process, state: ModelState): Lease | null 
   return null;
 }
 
-function isStray(lease: Lease): boolean {
-  return lease.release !== null;
-}
-
 /** Brings a lease into line with what its owner says it holds. */
 function reconcile(core: Core, lease: Lease, state: ModelState): void {
   lease.hostBytes = state.hostBytes;
@@ -62,11 +57,12 @@ function reconcile(core: Core, lease: Lease, state: ModelState): void {
 }
 
 /** Bytes on a card under no lease: charged at once, visible, and unloaded as soon as nothing uses them (R271, R273). */
-function adopt(core: Core, process: Process, state: ModelState): void {
+function adopt(core: Core, process: Process, state: ModelState): Lease | null {
+  if (state.residentBytes === 0 || !isBytes(state.residentBytes)) return null;
   const card = core.cards.get(state.device ?? process.devices[0] ?? '');
   if (card === undefined) {
     count(core, 'strayReports');
-    return;
+    return null;
   }
   count(core, 'strays');
   chargeFloor(core, card, process.generation, process.engine);
@@ -76,24 +72,31 @@ function adopt(core: Core, process: Process, state: ModelState): void {
   setCharged(core, lease.charge, state.residentBytes);
   setResident(core, lease.charge, state.residentBytes);
   setState(core, lease, 'resident');
+  const known = lease.id === state.lease;
   publish(core, 'overshoot', { lease: lease.id, model: lease.model, generation: process.generation, device: card.device, bytes: state.residentBytes });
-  explain(core, { verdict: 'overshoot', text: `${process.generation} holds ${inWords(state.residentBytes)} of ${state.model} without a lease; charged, and to be unloaded`, generation: process.generation, model: state.model, device: card.device });
-  if (process.state === 'ready' && card.loadToken === null) {
-    startEviction(core, lease, { cause: 'stray', when: 'drained', bytes: null, target: 'none', waiterSinceAtUs: null, beneficiary: null, reason: 'it was loaded without a lease' });
-  }
+  const how = known ? 'under a lease that had ended; it is charged again' : 'without a lease; charged, and to be unloaded';
+  explain(core, {
+    verdict: 'overshoot', text: `${process.generation} holds ${inWords(state.residentBytes)} of ${state.model} ${how}`,
+    generation: process.generation, model: state.model, device: card.device,
+  });
+  // One that it knows by name may stay if there is room for it; one that was never granted is put away.
+  if (known) overLease(core, lease, state.residentBytes, chargeFor(state.residentBytes, false));
+  setOver(core, lease, !known || (available(core, card).freeBytes ?? 0) < card.holdBytes);
+  return lease;
 }
 
 function strayLease(core: Core, card: Card, process: Process, state: ModelState): Lease {
-  const id = `${core.options.bootId}-l${String(core.nextLease++)}`;
+  const ended = state.lease !== null && wasLease(core, state.lease) ? state.lease : null;
+  const id = ended ?? `${core.options.bootId}-l${String(core.nextLease++)}`;
   return {
     id, generation: process.generation, model: state.model, device: card.device, order: core.nextOrder++,
     charge: newCharge('lease', id, card.device, process.generation),
-    state: 'loading', residency: state.state, parts: [], growing: false, exclusive: false, hostBytes: state.hostBytes,
+    state: 'loading', residency: state.state, parts: [{ name: 'announced', kind: 'other', bytes: state.residentBytes, upFront: true }], growing: false, exclusive: false, hostBytes: state.hostBytes,
     class: 'background', policy: { ttlMs: null, pinned: false, exclusive: false }, pinned: false,
     parkable: state.parkable, profiles: false, residencySeq: -1, useSeq: -1,
     inFlight: state.inFlight, queued: 0, busyUntilUs: 0, avoidUntilUs: 0,
     grantedUs: core.attendedUs, loadedUs: core.attendedUs, lastUsedUs: core.attendedUs, lastUsedAtUs: core.nowUs,
-    strikes: 0, partialFailed: false, foreignAtGrantBytes: card.foreignBytes, idleBytes: 0, unsettled: false, over: false,
+    strikes: 0, partialFailed: false, foreignAtGrantBytes: strangersBytes(card), grantRequest: null, idleBytes: 0, unsettled: false, over: false,
     recallCommand: null, commands: [], job: null, release: null,
   };
 }

@@ -10,6 +10,7 @@ import { withHeadroom } from './headroom.js';
 import { cancelDrain, dropJob, nextRung, strike } from './ladder.js';
 import { askModels } from './lease-events.js';
 import { reindex } from './lease-store.js';
+import { setOver } from './overshoot.js';
 import { beginRelease } from './release.js';
 import { count, explain, inWords } from './report.js';
 import type { Command, Core, Job, Lease } from './state.js';
@@ -61,13 +62,14 @@ function onCurrentAnswer(core: Core, lease: Lease, job: Job, answer: Answer): vo
 function onDone(core: Core, lease: Lease, job: Job, answer: Done): void {
   checkFreed(core, lease, answer.freedBytes);
   lease.hostBytes = answer.hostBytes;
-  lease.over = false;
-  if (answer.target === 'none' || answer.target === 'device') {
+  setOver(core, lease, false);
+  const inPart = job.bytes !== null && answer.residentBytes > 0;
+  if (!inPart && answer.target !== 'host') {
     beginRelease(core, lease, { leftBytes: 0, toChargedBytes: 0, then: 'closed', rung: 'unload', cause: job.cause });
     return;
   }
   const left = Math.min(answer.residentBytes, lease.charge.residentBytes);
-  if (job.bytes === null) {
+  if (!inPart) {
     beginRelease(core, lease, { leftBytes: left, toChargedBytes: left, then: 'parked', rung: 'park', cause: job.cause });
     return;
   }
@@ -76,13 +78,12 @@ function onDone(core: Core, lease: Lease, job: Job, answer: Done): void {
 
 /** A part was asked for: a short return sends the next one for all of it (R44, R268). */
 function onPartDone(core: Core, lease: Lease, job: Job, answer: Done, left: number): void {
-  const short = answer.freedBytes < (job.bytes ?? 0);
-  lease.partialFailed = short;
-  if (answer.freedBytes === 0) {
-    nextRung(core, lease, job, 'a part was asked for and nothing was freed');
+  lease.partialFailed = answer.freedBytes < (job.bytes ?? 0);
+  if (lease.partialFailed) {
+    count(core, 'shortReturns');
+    nextRung(core, lease, job, `${inWords(job.bytes ?? 0)} were asked for and ${inWords(answer.freedBytes)} freed`);
     return;
   }
-  if (short) count(core, 'shortReturns');
   beginRelease(core, lease, { leftBytes: left, toChargedBytes: withHeadroom(left), then: 'resident', rung: 'partial', cause: job.cause });
 }
 
@@ -139,12 +140,13 @@ function onFailed(core: Core, lease: Lease, job: Job, code: string, message: str
 function onLateAnswer(core: Core, lease: Lease, command: Command, answer: Answer): void {
   count(core, 'answersLate');
   if (answer.kind !== 'done' || lease.release !== null || lease.state === 'granted' || lease.state === 'loading' || command.kind !== 'move') return;
-  if (lease.job !== null) dropJob(core, lease);
-  const left = answer.target === 'host' ? Math.min(answer.residentBytes, lease.charge.residentBytes) : 0;
+  // Another command is under way: its answer will say how things stand.
+  if (lease.job !== null) return;
+  const left = Math.min(answer.residentBytes, lease.charge.residentBytes);
   checkFreed(core, lease, answer.freedBytes);
   lease.hostBytes = answer.hostBytes;
-  const then = answer.target !== 'host' ? 'closed' : left > 0 ? 'resident' : 'parked';
-  beginRelease(core, lease, { leftBytes: left, toChargedBytes: then === 'resident' ? withHeadroom(left) : left, then, rung: then === 'closed' ? 'unload' : 'park', cause: 'plan' });
+  const then = left > 0 ? 'resident' : answer.target === 'host' ? 'parked' : 'closed';
+  beginRelease(core, lease, { leftBytes: left, toChargedBytes: then === 'resident' ? withHeadroom(left) : left, then, rung: then === 'closed' ? 'unload' : then === 'parked' ? 'park' : 'partial', cause: 'plan' });
 }
 
 /** A rung's deadline has passed. */

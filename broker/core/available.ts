@@ -58,6 +58,11 @@ export function leavingBytes(core: Core, card: Card): { readonly firmBytes: numb
   return { firmBytes, drainingBytes };
 }
 
+/** What processes that are not ours take: by the driver's figures where it has them, else what none of ours explains. */
+export function strangersBytes(card: Card): number {
+  return card.strangersBytes ?? card.foreignBytes ?? 0;
+}
+
 /** The floor that a process would add to the card: 0 once one is charged there. */
 export function floorNeededBytes(core: Core, card: Card, generation: string, engine: string | null): number {
   const seat: Seat | undefined = card.seats.get(generation);
@@ -68,11 +73,13 @@ export function floorNeededBytes(core: Core, card: Card, generation: string, eng
 /** What one process of this engine is known to cost on this kind of card; 0 when nothing is known yet. */
 export function knownFloorBytes(core: Core, card: Card, engine: string | null): number {
   if (card.kind === 'cpu') return 0;
+  // What another program holds besides its leases says nothing about the next one.
+  if (engine === null) return card.floorBytes ?? 0;
   return core.learnedFloors.get(floorKey(card, engine)) ?? card.floorBytes ?? 0;
 }
 
-export function floorKey(card: Card, engine: string | null): string {
-  return `${engine ?? 'holder'} ${card.kind} ${card.name}`;
+export function floorKey(card: Card, engine: string): string {
+  return `${engine} ${card.kind} ${card.name}`;
 }
 
 /** Every number of a decision, as it stands. */

@@ -52,7 +52,7 @@ function newCard(event: Added): Card {
     charged: { lease: 0, floor: 0, residue: 0, returning: 0 },
     chargedBytes: 0, pendingBytes: 0, attributedBytes: 0, holdBytes: 0, idleBytes: 0,
     sample: null, sameTruthCount: 0, missing: null,
-    foreignBytes: null, foreignBaseBytes: 0,
+    foreignBytes: null, strangersBytes: null, foreignBaseBytes: 0,
     sampleWantedAtUs: null, sampleAskedAtUs: null, sampleAskedUs: 0,
     seats: new Map(), leases: new Set(), unsampled: new Map(),
     loading: new Set(), jobs: new Set(), releasing: new Set(), quarantined: new Set(), returning: new Map(), ending: new Set(),

@@ -76,11 +76,15 @@ function shareOut(core: Core, card: Card, leases: readonly Lease[], excessBytes:
 
 function confirmReturning(core: Core, card: Card, takenAtUs: number, usedBytes: number): void {
   if (card.returning.size === 0) return;
+  // Another rung answers, without figures for processes: then as by the total, in a quiet moment.
+  if (card.strangersBytes === null && !isQuiet(core, card, takenAtUs)) return;
   const due = dueReturning(card, takenAtUs);
+  for (const { charge, listedBytes } of due) if (listedBytes > charge.chargedBytes) setCharged(core, charge, listedBytes);
   const attributed = due.reduce((sum, returning) => sum + returning.charge.attributedBytes, 0);
   const listed = due.reduce((sum, returning) => sum + returning.listedBytes, 0);
-  const excess = usedBytes - card.foreignBaseBytes - (card.attributedBytes - attributed);
-  shareReturning(core, card, due, Math.max(listed, excess));
+  // By the driver's figures for the living where it has them: what loads is attributed in full and would hide what is still to return.
+  const unexplained = card.strangersBytes === null ? usedBytes - (card.attributedBytes - attributed) : card.strangersBytes + listed;
+  shareReturning(core, card, due, Math.max(listed, unexplained - card.foreignBaseBytes));
 }
 
 function confirmByTotal(core: Core, card: Card, takenAtUs: number, usedBytes: number): void {

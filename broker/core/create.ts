@@ -23,6 +23,7 @@ export function createCore(options: CoreOptions): Core {
     cards: new Map(),
     processes: new Map(),
     leases: new Map(),
+    over: new Set(),
     waiters: new Map(),
     evictRequests: new Map(),
     models: new Map(),
@@ -35,6 +36,7 @@ export function createCore(options: CoreOptions): Core {
     explains: [],
     effects: [],
     dirty: new Set(),
+    changed: new Set(),
     fresh: new Set(),
     touched: new Set(),
   };

@@ -8,7 +8,7 @@ import type { Card, Core, Seat } from './state.js';
 export function chargeFloor(core: Core, card: Card, generation: string, engine: string | null): Seat {
   const seat = seatOf(core, card, generation);
   if (seat.floorSource !== 'unknown') return seat;
-  const learned = core.learnedFloors.has(floorKey(card, engine));
+  const learned = engine !== null && core.learnedFloors.has(floorKey(card, engine));
   const bytes = Math.max(knownFloorBytes(core, card, engine), seat.floor.chargedBytes);
   if (learned || card.floorBytes !== null || card.kind === 'cpu') seat.floorSource = learned ? 'learned' : 'stated';
   setCharged(core, seat.floor, bytes);
@@ -22,9 +22,7 @@ export function chargeFloor(core: Core, card: Card, generation: string, engine: 
  */
 export function floorReported(core: Core, card: Card, generation: string, engine: string | null, bytes: number): void {
   const seat = seatOf(core, card, generation);
-  const key = floorKey(card, engine);
-  const learnedBytes = Math.max(bytes, core.learnedFloors.get(key) ?? 0);
-  core.learnedFloors.set(key, learnedBytes);
+  const learnedBytes = learn(core, card, engine, bytes);
   seat.floorSource = 'measured';
   setResident(core, seat.floor, bytes);
   raiseFloor(core, card, seat, Math.max(learnedBytes, card.floorBytes ?? 0));
@@ -32,10 +30,19 @@ export function floorReported(core: Core, card: Card, generation: string, engine
 
 /** The driver says what a process without leases takes: that is its floor (D7). */
 export function floorMeasured(core: Core, card: Card, seat: Seat, engine: string | null, bytes: number): void {
-  core.learnedFloors.set(floorKey(card, engine), Math.max(bytes, core.learnedFloors.get(floorKey(card, engine)) ?? 0));
+  learn(core, card, engine, bytes);
   seat.floorSource = 'measured';
   setResident(core, seat.floor, bytes);
   raiseFloor(core, card, seat, bytes);
+}
+
+/** Remembers the most that a process of this engine was ever seen to cost on this kind of card. */
+function learn(core: Core, card: Card, engine: string | null, bytes: number): number {
+  if (engine === null) return bytes;
+  const key = floorKey(card, engine);
+  const mostBytes = Math.max(bytes, core.learnedFloors.get(key) ?? 0);
+  core.learnedFloors.set(key, mostBytes);
+  return mostBytes;
 }
 
 function raiseFloor(core: Core, card: Card, seat: Seat, bytes: number): void {

@@ -2,12 +2,12 @@
 import { numbersOf } from './available.js';
 import { inMs } from './clock.js';
 import { chargeFloor } from './floors.js';
+import { considerIdle } from './idle.js';
 import { setCharged } from './ledger.js';
 import { openLease, reindex, setState } from './lease-store.js';
 import { attach } from './model.js';
 import { mustProcess } from './must.js';
 import { extendedLease, extendedParts, leaseNeedBytes, shownNeed } from './need.js';
-import { abandonRelease } from './release.js';
 import { count, emit, explain, inWords, noteAnswered, publish } from './report.js';
 import type { BudgetWaiter, Card, Core, Lease } from './state.js';
 
@@ -21,7 +21,6 @@ export function grantBudget(core: Core, card: Card, waiter: BudgetWaiter, unveri
   const lease = extended ?? openLease(core, card, waiter);
   if (extended === null) attach(core, process, waiter.model, null);
   else extend(lease, waiter);
-  if (growBytes > 0) abandonRelease(core, lease);
   setCharged(core, lease.charge, lease.charge.chargedBytes + growBytes);
   if (extended === null || lease.state === 'parked') begin(core, lease);
   else if (growBytes > 0 && lease.state === 'resident') grow(core, lease);
@@ -34,6 +33,7 @@ export function grantBudget(core: Core, card: Card, waiter: BudgetWaiter, unveri
     class: waiter.class, arrivedUs: waiter.arrivedUs, numbers, unverified,
   });
   tellGranted(core, waiter, lease, id);
+  considerIdle(core, process);
 }
 
 /** The answer frame and the news of it. */
@@ -58,6 +58,7 @@ function begin(core: Core, lease: Lease): void {
 
 function extend(lease: Lease, waiter: BudgetWaiter): void {
   lease.parts = extendedParts(lease, waiter.parts);
+  lease.grantRequest = waiter.request;
   lease.class = waiter.class;
   lease.policy = waiter.policy;
   lease.exclusive = waiter.exclusive;

@@ -9,7 +9,7 @@ import type { Card, Charge, Core, Lease, Seat } from './state.js';
 
 /** After every step, in production too: the cards and leases that it touched. */
 export function checkTouched(core: Core): void {
-  for (const device of core.dirty) checkSums(mustCard(core, device));
+  for (const device of core.changed) checkSums(mustCard(core, device));
   for (const id of core.touched) {
     const lease = core.leases.get(id);
     if (lease !== undefined) checkLease(lease);

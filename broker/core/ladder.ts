@@ -26,8 +26,10 @@ export interface EvictionOrder {
   readonly reason: string;
 }
 
+type Writable<T> = { -readonly [K in keyof T]: T[K] };
+
 /** Commands of one lease that may go unanswered before its process is ended. */
-const strikesMax = 2;
+export const strikesMax = 2;
 
 /** Sends the first fitting rung's command. */
 export function startEviction(core: Core, lease: Lease, order: EvictionOrder): void {
@@ -52,8 +54,12 @@ export function startEviction(core: Core, lease: Lease, order: EvictionOrder): v
 export function nextRung(core: Core, lease: Lease, job: Job, why: string): void {
   count(core, 'escalations');
   explain(core, { verdict: 'escalated', text: `${lease.model}: ${job.rung} did not free it (${why})`, generation: lease.generation, model: lease.model, device: lease.device });
-  const again = { cause: job.cause, when: job.when, bytes: null, waiterSinceAtUs: job.waiterSinceAtUs, beneficiary: job.beneficiary, reason: why } as const;
+  const again: Writable<Omit<EvictionOrder, 'target'>> = { cause: job.cause, when: job.when, bytes: null, waiterSinceAtUs: job.waiterSinceAtUs, beneficiary: job.beneficiary, reason: why };
   dropJob(core, lease);
+  // In use by now: a plan looks for another, and only a residue is worth a shut door.
+  const busy = job.when === 'now' && lease.inFlight + lease.queued > 0;
+  if (busy && job.cause !== 'residue') return;
+  if (busy) again.when = 'drained';
   if (job.rung === 'partial' && canPark(core, lease)) startEviction(core, lease, { ...again, target: 'host' });
   else if (job.rung !== 'unload') startEviction(core, lease, { ...again, target: 'none' });
   else endProcess(core, lease, job.cause === 'residue' ? 'residue' : 'command_failed', why);

@@ -1,15 +1,17 @@
 /** What a lease's owner says of it. Every report is a claim: it may raise a charge at once, and lowers one only where the ledger may believe it. */
 import type { LeasePart } from '../../protocol/index.js';
+import { strangersBytes } from './available.js';
 import { failed, retryAfterOom, succeeded } from './backoff.js';
 import { inMs, msSince } from './clock.js';
 import { closeCommand, openCommand } from './command.js';
 import type { CoreEvent } from './events.js';
+import { endProcess, strikesMax } from './ladder.js';
 import { setCharged, setResident } from './ledger.js';
 import { reindex, setState, setUse, wasLease } from './lease-store.js';
 import { modelOf } from './model.js';
 import { mustCard, mustProcess } from './must.js';
 import { chargeFor, sumOf } from './need.js';
-import { overLease, unloadOver } from './overshoot.js';
+import { overLease } from './overshoot.js';
 import { wantSample } from './probe.js';
 import { abandonRelease, beginRelease, voidGrant } from './release.js';
 import { count, emit, explain, publish } from './report.js';
@@ -26,8 +28,13 @@ export function ownLease(core: Core, event: { readonly generation: string; reado
   const lease = core.leases.get(event.lease);
   if (process !== undefined && lease?.generation === event.generation) return lease;
   count(core, process === undefined ? 'staleEvents' : 'strayReports');
-  if (process === undefined) emit(core, { type: 'fail', generation: event.generation, request: event.request ?? null, code: 'generation_stale', details: { generation: event.generation, current: 'none' } });
-  else if (event.request !== undefined && lease !== undefined) emit(core, { type: 'fail', generation: event.generation, request: event.request, code: 'lease_not_yours', details: { lease: event.lease, owner: lease.generation, generation: event.generation } });
+  const { generation } = event;
+  if (process === undefined) {
+    emit(core, { type: 'fail', generation, request: event.request ?? null, code: 'generation_stale', details: { generation, current: 'none' } });
+  } else if (event.request !== undefined && lease !== undefined) {
+    const details = { lease: event.lease, owner: lease.generation, generation };
+    emit(core, { type: 'fail', generation, request: event.request, code: 'lease_not_yours', details });
+  }
   return null;
 }
 
@@ -58,8 +65,13 @@ export function onRecallAnswered(core: Core, event: Extract<CoreEvent, { type: '
   lease.recallCommand = null;
   core.timers.drop('grant_confirm', lease.id);
   if (lease.state !== 'granted') return;
-  if (event.begun) setState(core, lease, 'loading');
-  else voidGrant(core, lease, 'recalled: the grant had not arrived');
+  if (event.begun) {
+    setState(core, lease, 'loading');
+    return;
+  }
+  // Its answer was lost: asked again under the same id, it is a new request.
+  if (lease.grantRequest !== null) core.processes.get(lease.generation)?.answered.delete(lease.grantRequest);
+  voidGrant(core, lease, 'recalled: the grant had not arrived');
 }
 
 /** A grant was not confirmed in time: ask; only an answer or an exit closes it. */
@@ -71,7 +83,11 @@ export function recall(core: Core, lease: Lease): void {
     return;
   }
   if (lease.state !== 'granted') return;
-  if (lease.recallCommand !== null) closeCommand(core, lease.recallCommand);
+  if (lease.recallCommand !== null) lease.strikes++;
+  if (lease.strikes >= strikesMax) {
+    endProcess(core, lease, 'command_failed', 'it does not answer whether a grant has reached it');
+    return;
+  }
   const command = openCommand(core, { generation: lease.generation, kind: 'recall', lease: lease.id });
   lease.recallCommand = command;
   core.timers.set('grant_confirm', lease.id, inMs(core, core.options.limits.grantConfirmMs));
@@ -111,12 +127,14 @@ function applyResidency(core: Core, lease: Lease, event: Reported): void {
       return;
     case 'parking':
     case 'unloading':
+      believeMore(core, lease, event.residentBytes);
       if (lease.job !== null && lease.job.phase !== 'cancelling') {
         lease.job.phase = 'moving';
         core.timers.set('job', lease.id, inMs(core, core.options.limits.moveTimeoutMs));
       }
       return;
     case 'parked':
+      if (lease.state === 'parked') believeMore(core, lease, event.residentBytes);
       if (lease.state === 'parked' || lease.release !== null || lease.state === 'granted') return;
       beginRelease(core, lease, { leftBytes: event.residentBytes, toChargedBytes: event.residentBytes, then: 'parked', rung: 'park', cause: lease.job?.cause ?? 'reported' });
       return;
@@ -132,6 +150,11 @@ function onResident(core: Core, lease: Lease, event: Reported): void {
     lease.release = null;
     core.timers.drop('release', lease.id);
   }
+  if (lease.release !== null && event.parts === null) {
+    // A part was given back, and this is what it has now: never less than that is left charged.
+    lease.release.leftBytes = Math.max(lease.release.leftBytes, event.residentBytes);
+    lease.release.toChargedBytes = Math.max(lease.release.toChargedBytes, event.residentBytes);
+  }
   const loaded = lease.state !== 'resident' || lease.growing;
   const fresh = lease.state === 'granted' || lease.state === 'loading';
   if (event.parts !== null && sumOf(event.parts) > 0) {
@@ -141,7 +164,8 @@ function onResident(core: Core, lease: Lease, event: Reported): void {
   lease.growing = false;
   core.timers.drop('grant_confirm', lease.id);
   if (fresh) loadSucceeded(core, lease, event.loadMs);
-  claimResident(core, lease, event.residentBytes);
+  else if (event.loadMs !== null) lease.loadedUs = core.attendedUs;
+  setResident(core, lease.charge, event.residentBytes);
   setState(core, lease, 'resident');
   chargeSteady(core, lease, loaded || event.parts !== null);
   reindex(core, lease);
@@ -161,7 +185,9 @@ export function trueUp(declared: readonly LeasePart[], measured: readonly LeaseP
 
 /** Charges ceil(11/10 x the steady ceiling): the surplus of a load's peak goes back (B23), an overshoot is dealt with (B25). */
 function chargeSteady(core: Core, lease: Lease, mayShrink: boolean): void {
-  const steadyBytes = Math.max(sumOf(lease.parts), lease.charge.residentBytes);
+  // Without news of its parts only what is resident counts: a partial eviction may have left it smaller than they are.
+  const steadyBytes = mayShrink ? Math.max(sumOf(lease.parts), lease.charge.residentBytes) : lease.charge.residentBytes;
+  if (!mayShrink && steadyBytes <= lease.charge.chargedBytes) return;
   const wantedBytes = chargeFor(steadyBytes, lease.exclusive);
   const { chargedBytes } = lease.charge;
   if (wantedBytes <= chargedBytes) {
@@ -173,7 +199,14 @@ function chargeSteady(core: Core, lease: Lease, mayShrink: boolean): void {
 
 function claimResident(core: Core, lease: Lease, bytes: number): void {
   setResident(core, lease.charge, bytes);
-  if (bytes > lease.charge.chargedBytes && lease.state === 'loading') overLease(core, lease, bytes, bytes);
+  if (bytes > lease.charge.chargedBytes && lease.state === 'loading') overLease(core, lease, bytes, chargeFor(bytes, lease.exclusive));
+}
+
+/** On its way out or parked, and it says that it holds more than is charged: charged at once, whatever was thought to be free (D12). */
+function believeMore(core: Core, lease: Lease, bytes: number): void {
+  if (lease.release !== null || bytes <= lease.charge.chargedBytes) return;
+  setResident(core, lease.charge, bytes);
+  overLease(core, lease, bytes, bytes);
 }
 
 function loadSucceeded(core: Core, lease: Lease, loadMs: number | null): void {
@@ -199,7 +232,6 @@ export function onUseReported(core: Core, event: Extract<CoreEvent, { type: 'use
   }
   lease.useSeq = event.seq;
   setUse(core, lease, Math.max(0, event.inFlight), Math.max(0, event.queued));
-  if (lease.over) unloadOver(core, lease);
   const process = mustProcess(core, lease.generation);
   if (process.endWhenIdle !== null && !hasCalls(core, process)) terminate(core, process, process.endWhenIdle, 'its last call has ended');
 }
@@ -225,13 +257,17 @@ function loadFailed(core: Core, lease: Lease, code: string, message: string): vo
   const card = mustCard(core, lease.device);
   const seat = card.seats.get(lease.generation);
   // Nothing else is granted to this process there until a sample has shown what the failure left (B44).
-  if (seat !== undefined && lease.state !== 'granted') seat.remeasure = true;
+  if (seat !== undefined && lease.state !== 'granted') seat.remeasure.add(lease.id);
   const reason = `${code}: ${message}`;
   if (code === 'out_of_memory') {
-    const raced = (card.foreignBytes ?? 0) > (lease.foreignAtGrantBytes ?? 0) + core.options.limits.measureToleranceBytes;
+    const raced = strangersBytes(card) > (lease.foreignAtGrantBytes ?? 0) + core.options.limits.measureToleranceBytes;
     if (raced) count(core, 'lostRaces');
     if (retryAfterOom(core, lease.model, lease.device, reason)) {
-      explain(core, { verdict: 'expired', text: `${lease.model} ran out of memory inside its lease${raced ? ', a race lost to a foreign process' : ''}; one retry after a new measurement`, generation: lease.generation, model: lease.model, device: lease.device });
+      const race = raced ? ', a race lost to a foreign process' : '';
+      explain(core, {
+        verdict: 'expired', text: `${lease.model} ran out of memory inside its lease${race}; one retry after a new measurement`,
+        generation: lease.generation, model: lease.model, device: lease.device,
+      });
       return;
     }
   }

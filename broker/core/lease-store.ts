@@ -1,4 +1,5 @@
 /** Leases in the ledger: opened, indexed anew after each change, closed. One function changes a state's consequences. */
+import { strangersBytes } from './available.js';
 import { detach, modelOf } from './model.js';
 import { must, mustCard } from './must.js';
 import { dropCharge, newCharge, seatOf, setFlux } from './ledger.js';
@@ -22,7 +23,7 @@ export function openLease(core: Core, card: Card, waiter: BudgetWaiter): Lease {
     parkable: waiter.parkable, profiles: waiter.profiles,
     residencySeq: -1, useSeq: -1, inFlight: 0, queued: 0, busyUntilUs: 0, avoidUntilUs: 0,
     grantedUs: core.attendedUs, loadedUs: core.attendedUs, lastUsedUs: core.attendedUs, lastUsedAtUs: core.nowUs,
-    strikes: 0, partialFailed: false, foreignAtGrantBytes: card.foreignBytes, idleBytes: 0, unsettled: false, over: false,
+    strikes: 0, partialFailed: false, foreignAtGrantBytes: strangersBytes(card), grantRequest: waiter.request, idleBytes: 0, unsettled: false, over: false,
     recallCommand: null, commands: [], job: null, release: null,
   };
   enterLease(core, card, lease);
@@ -33,7 +34,9 @@ export function openLease(core: Core, card: Card, waiter: BudgetWaiter): Lease {
 export function enterLease(core: Core, card: Card, lease: Lease): void {
   core.leases.set(lease.id, lease);
   card.leases.add(lease.id);
-  seatOf(core, card, lease.generation).leases.add(lease.id);
+  const seat = seatOf(core, card, lease.generation);
+  seat.leases.add(lease.id);
+  seat.hadLease = true;
   core.processes.get(lease.generation)?.leases.add(lease.id);
   core.touched.add(lease.id);
 }
@@ -105,6 +108,7 @@ export function closeLease(core: Core, lease: Lease): void {
   dropCharge(core, lease.charge);
   for (const command of lease.commands) core.commands.delete(command);
   core.leases.delete(lease.id);
+  core.over.delete(lease.id);
   core.touched.delete(lease.id);
   card.leases.delete(lease.id);
   card.seats.get(lease.generation)?.leases.delete(lease.id);

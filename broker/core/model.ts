@@ -1,7 +1,7 @@
 /** What the core remembers of a model: where it is hosted, what its loads cost, how often it is used. */
 import type { Core, Lease, Model, Process } from './state.js';
 
-/** Above so many remembered models, old ones that nobody hosts or pins are forgotten. */
+/** Above so many remembered models that nobody hosts, old ones are forgotten. */
 const modelsMax = 4_096;
 /** How many are looked at for each new one: the cost of remembering stays constant. */
 const looksMax = 4;
@@ -15,7 +15,7 @@ const assumedResumeSpeedup = 8;
 export function modelOf(core: Core, key: string): Model {
   const known = core.models.get(key);
   if (known !== undefined) return known;
-  if (core.models.size >= modelsMax) forgetOld(core);
+  if (core.models.size >= modelsMax + core.leases.size) forgetOld(core);
   const model: Model = { key, hosts: new Set(), loadMs: null, resumeMs: null, gapUs: horizonUs, pinned: null };
   core.models.set(key, model);
   return model;
@@ -25,8 +25,9 @@ function forgetOld(core: Core): void {
   let looks = 0;
   for (const [key, model] of core.models) {
     core.models.delete(key);
+    if (model.hosts.size === 0 && model.pinned === null) return;
     // Still wanted: it goes to the end, to be looked at again after all others.
-    if (model.hosts.size > 0 || model.pinned !== null) core.models.set(key, model);
+    core.models.set(key, model);
     if (++looks >= looksMax) return;
   }
 }

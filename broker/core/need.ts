@@ -60,6 +60,12 @@ export function leaseNeedBytes(core: Core, waiter: BudgetWaiter): number {
   return Math.max(0, chargeBytes - (lease?.charge.chargedBytes ?? 0));
 }
 
+/** Whether a request names no byte more than the parts of its lease: a claim of what it has already. */
+export function addsNothing(core: Core, waiter: BudgetWaiter): boolean {
+  const lease = extendedLease(core, waiter);
+  return lease !== null && lease.state !== 'parked' && sumOf(extendedParts(lease, waiter.parts)) <= sumOf(lease.parts);
+}
+
 export function floorOf(core: Core, waiter: Waiter): number {
   const card = mustCard(core, waiter.device);
   if (waiter.kind === 'place') return knownFloorBytes(core, card, waiter.engine);

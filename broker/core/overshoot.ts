@@ -3,10 +3,10 @@ import { available, ledgerTermBytes } from './available.js';
 import { floorMeasured } from './floors.js';
 import { setAttributed, setCharged, setMeasured } from './ledger.js';
 import { startEviction } from './ladder.js';
-import { isLoading } from './lease-store.js';
+import { isLoading, reindex } from './lease-store.js';
 import { mustCard, mustLease } from './must.js';
 import { count, explain, inWords, publish } from './report.js';
-import type { Card, Core, Lease, Seat } from './state.js';
+import type { Card, Core, Lease, Process, Seat } from './state.js';
 import { terminateWhenIdle } from './terminate.js';
 
 /** A lease turns out to need `wantedBytes`, headroom included, for `heldBytes` of steady use. */
@@ -17,12 +17,22 @@ export function overLease(core: Core, lease: Lease, heldBytes: number, wantedByt
   // What had been found without explanation in this process is explained as far as its lease now covers it.
   const seat = card.seats.get(lease.generation);
   if (seat !== undefined) setResidue(core, seat, Math.max(0, seat.residue.chargedBytes - Math.max(0, wantedBytes - beforeBytes)));
+  reindex(core, lease);
   const room = hasRoom(core, card);
   // Inside its lease: the headroom is restored, and nobody is to blame.
   if (heldBytes <= beforeBytes && !lease.over) return;
   if (heldBytes > beforeBytes) tellOvershoot(core, lease, heldBytes, beforeBytes, room);
-  lease.over = !room;
-  if (lease.over) unloadOver(core, lease);
+  setOver(core, lease, !room);
+}
+
+/** Marks a lease as one to be unloaded (done as soon as it can be), or no longer. */
+export function setOver(core: Core, lease: Lease, over: boolean): void {
+  lease.over = over;
+  if (!over) core.over.delete(lease.id);
+  else if (lease.state !== 'quarantined') {
+    core.over.add(lease.id);
+    unloadOver(core, lease);
+  }
 }
 
 function hasRoom(core: Core, card: Card): boolean {
@@ -39,9 +49,17 @@ function tellOvershoot(core: Core, lease: Lease, heldBytes: number, beforeBytes:
   });
 }
 
-/** Unloads once its calls have ended; a load is left to end first. */
-export function unloadOver(core: Core, lease: Lease): void {
-  if (lease.job !== null || lease.release !== null || isLoading(lease) || lease.state !== 'resident') return;
+/** On a tick: room may have come meanwhile, and then its raised charge is all that was needed. */
+export function reconsiderOver(core: Core, lease: Lease): void {
+  if (hasRoom(core, mustCard(core, lease.device))) setOver(core, lease, false);
+  else unloadOver(core, lease);
+}
+
+/** Unloads once its calls have ended; a load, its own or one that measures free memory, is left to end first (B14). */
+function unloadOver(core: Core, lease: Lease): void {
+  if (lease.job !== null || lease.release !== null || isLoading(lease) || lease.state !== 'resident' || lease.avoidUntilUs > core.attendedUs) return;
+  const process = core.processes.get(lease.generation);
+  if (mustCard(core, lease.device).loadToken !== null || process?.state !== 'ready' || !process.sessionOpen) return;
   startEviction(core, lease, { cause: 'overshoot', when: 'drained', bytes: null, target: 'none', waiterSinceAtUs: null, beneficiary: null, reason: 'over_lease: it holds more than its lease and there is no room to raise it' });
 }
 
@@ -50,28 +68,42 @@ export function judgeSeat(core: Core, card: Card, seat: Seat): void {
   const readingBytes = seat.readingBytes;
   if (readingBytes === null) return;
   const process = core.processes.get(seat.generation);
-  if (seat.leases.size === 0 && seat.residue.chargedBytes === 0) {
+  if (showsFloor(seat, process)) {
     judgeEmptySeat(core, card, seat, process?.engine ?? null, readingBytes);
     return;
   }
   const settled = seat.unsettled === 0 && process?.state !== 'spawning';
-  if (settled) seat.baselineBytes = Math.max(0, readingBytes - seat.leasedBytes - seat.residue.chargedBytes);
   const explainedBytes = seat.chargedBytes - seat.residue.chargedBytes;
   const excessBytes = Math.max(0, readingBytes - explainedBytes);
   const strayBytes = excessBytes <= core.options.limits.measureToleranceBytes ? 0 : excessBytes;
   if (strayBytes > seat.residue.chargedBytes) chargeStray(core, card, seat, strayBytes);
   // While something of it loads, what was granted for that would hide what is unexplained.
   else if (settled && strayBytes < seat.residue.chargedBytes) shrinkResidue(core, seat, strayBytes);
+  if (settled) seat.baselineBytes = Math.max(0, readingBytes - seat.leasedBytes - seat.residue.chargedBytes);
+}
+
+/**
+ * Whether all that a process takes now is what it costs without models: a
+ * holder between leases, or a worker that has never had one and has not said
+ * itself. After a lease it may as well be what that left behind.
+ */
+function showsFloor(seat: Seat, process: Process | undefined): boolean {
+  if (seat.leases.size > 0 || seat.residue.chargedBytes > 0) return false;
+  return process?.role === 'holder' || (!seat.hadLease && seat.floorSource !== 'measured');
 }
 
 /** A process without leases: all it takes is its floor; for a holder that is the pid's unleased bytes (D7). */
 function judgeEmptySeat(core: Core, card: Card, seat: Seat, engine: string | null, readingBytes: number): void {
+  // Its own word about its floor is younger than this reading.
+  if (seat.floor.changes.length > 0) return;
   const process = core.processes.get(seat.generation);
   seat.baselineBytes = readingBytes;
   const over = readingBytes > seat.floor.chargedBytes + core.options.limits.measureToleranceBytes;
   const isHolder = process?.role === 'holder';
   if (over || (isHolder && readingBytes < seat.floor.chargedBytes)) floorMeasured(core, card, seat, isHolder ? null : engine, readingBytes);
-  if (process !== undefined && process.state !== 'spawning') setMeasured(core, seat.floor, Math.min(readingBytes, seat.floor.chargedBytes));
+  if (process === undefined || process.state === 'spawning') return;
+  setMeasured(core, seat.floor, Math.min(readingBytes, seat.floor.chargedBytes));
+  setAttributed(card, seat.floor, seat.floor.seenBytes);
 }
 
 /** Residue that the driver no longer shows is gone. */
@@ -105,8 +137,7 @@ function chargeStray(core: Core, card: Card, seat: Seat, bytes: number): void {
   if (room) return;
   for (const id of seat.leases) {
     const lease = mustLease(core, id);
-    lease.over = true;
-    unloadOver(core, lease);
+    setOver(core, lease, true);
   }
   const process = core.processes.get(seat.generation);
   if (seat.leases.size === 0 && process?.role === 'worker') terminateWhenIdle(core, process, 'misbehaved', 'it holds bytes that no lease explains, and the card is full');

@@ -113,6 +113,8 @@ function attachPromise(core: Core, process: Process, model: string): void {
 
 /** Answers a placement. */
 export function tellPlaced(core: Core, waiter: PlaceWaiter, process: Process): void {
+  // Its ticket is good from now on.
+  attachPromise(core, process, waiter.model);
   count(core, 'placements');
   const id = explain(core, {
     verdict: 'placed', text: `${waiter.model} is placed on ${process.generation} (${process.devices.join(', ')})`,

@@ -219,7 +219,8 @@ function removeProcess(core: Core, process: Process, ran: boolean): void {
 /** Turns a seat into one `returning` charge, until a sample taken after the exit shows the bytes gone. */
 function leaveSeat(core: Core, card: Card, seat: Seat, ran: boolean): void {
   const seenBytes = Math.max(seat.readingBytes ?? 0, seat.floor.seenBytes + seat.residue.seenBytes + [...seat.leases].reduce((sum, id) => sum + mustLease(core, id).charge.seenBytes, 0));
-  const { chargedBytes } = seat;
+  // What the driver last showed of it counts too, though no lease explained it yet.
+  const chargedBytes = Math.max(seat.chargedBytes, seat.readingBytes ?? 0);
   for (const id of [...seat.leases]) {
     const lease = mustLease(core, id);
     settleEvictRequests(core, lease, lease.charge.residentBytes);

@@ -5,7 +5,7 @@
  */
 import { inMs } from './clock.js';
 import { isLedgerOnly } from './available.js';
-import { setCharged, setMeasured } from './ledger.js';
+import { setCharged, setMeasured, setSeen } from './ledger.js';
 import { closeLease, reindex, setState } from './lease-store.js';
 import { mustCard } from './must.js';
 import { wantSample } from './probe.js';
@@ -65,8 +65,7 @@ export function finishRelease(core: Core, lease: Lease, how: string): void {
   setCharged(core, lease.charge, release.toChargedBytes);
   setMeasured(core, lease.charge, Math.min(release.leftBytes, release.toChargedBytes));
   card.planEpoch++;
-  const seat = card.seats.get(lease.generation);
-  if (seat !== undefined && seat.unsettled <= 1) seat.remeasure = false;
+  card.seats.get(lease.generation)?.remeasure.delete(lease.id);
   if (release.cause !== 'reported') count(core, 'evictions');
   publish(core, release.cause === 'reported' ? 'released' : 'evicted', {
     lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, freedBytes, how,
@@ -82,9 +81,11 @@ export function finishRelease(core: Core, lease: Lease, how: string): void {
   else setState(core, lease, release.then);
 }
 
-/** A lease that was giving back a part is enlarged again: nothing of its charge is let go until its owner reports anew. */
+/** A lease that was giving back a part is reported anew: its new parts say what is charged, and it has no more than was left. */
 export function abandonRelease(core: Core, lease: Lease): void {
-  if (lease.release?.then !== 'resident') return;
+  const { release } = lease;
+  if (release?.then !== 'resident') return;
+  setSeen(core, lease.charge, Math.min(lease.charge.seenBytes, release.leftBytes));
   lease.release = null;
   core.timers.drop('release', lease.id);
 }

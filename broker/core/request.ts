@@ -8,7 +8,7 @@ import type { CoreEvent } from './events.js';
 import { grantBudget } from './grant.js';
 import { isBytes, leasableBytesMax, withHeadroom } from './headroom.js';
 import { wasUseful } from './idle.js';
-import { capacityBytes, extendedLease, needOf, shownNeed, sumOf } from './need.js';
+import { addsNothing, capacityBytes, extendedLease, needOf, shownNeed, sumOf } from './need.js';
 import { enqueue, dequeue, queueLength, waiterKey } from './queue.js';
 import { count, emit, explain } from './report.js';
 import type { BudgetWaiter, Card, Core, PlaceWaiter, Process, Waiter } from './state.js';
@@ -30,8 +30,8 @@ export function onBudgetRequested(core: Core, event: BudgetRequested): void {
     refuse(core, event, card, refusal ?? unknownDevice(core, event.device), waiter);
     return;
   }
-  // No bytes of the card are asked for, or none that are not charged already: granted whatever its state (B83, B191).
-  if (waiter.needBytes === 0 || waiter.requestedBytes === 0) {
+  // No bytes of the card are asked for, or only those that its lease has: granted whatever the card's state (B83, B191).
+  if (waiter.requestedBytes === 0 || (waiter.needBytes === 0 && addsNothing(core, waiter))) {
     grantBudget(core, card, waiter, false);
     return;
   }

@@ -37,10 +37,13 @@ export function onResizeRequested(core: Core, event: Resize): void {
     setCharged(core, lease.charge, wantedBytes);
     if (lease.state === 'resident') grow(core, lease);
     reindex(core, lease);
-  } else if (grownBytes < 0 && lease.state === 'resident' && lease.job === null && !lease.growing) {
+  } else if (grownBytes < 0 && lease.state === 'resident' && lease.job === null && lease.release === null && !lease.growing) {
     shrink(core, lease, -grownBytes, wantedBytes);
   }
-  const id = explain(core, { verdict: 'granted', text: `${lease.model} is ${inWords(sumBytes)} in parts now, ${inWords(wantedBytes)} to be charged`, generation: lease.generation, request: event.request, model: lease.model, device: lease.device });
+  const id = explain(core, {
+    verdict: 'granted', text: `${lease.model} is ${inWords(sumBytes)} in parts now, ${inWords(wantedBytes)} to be charged`,
+    generation: lease.generation, request: event.request, model: lease.model, device: lease.device,
+  });
   tellGranted(core, { generation: event.generation, request: event.request, model: lease.model }, lease, id);
 }
 
@@ -52,15 +55,17 @@ function shrink(core: Core, lease: Lease, droppedBytes: number, wantedBytes: num
 
 function refuse(core: Core, lease: Lease, sumBytes: number): Refusal | null {
   if (Number.isNaN(sumBytes)) return { code: 'bytes_invalid', details: { field: 'sum of parts', value: `above ${String(leasableBytesMax)}`, minimum: '0' }, text: 'the sum of parts cannot be leased' };
-  if (lease.state === 'releasing' || lease.state === 'quarantined' || lease.state === 'parked' || lease.release !== null) {
+  if (lease.state === 'releasing' || lease.state === 'quarantined' || lease.state === 'parked' || (lease.release !== null && lease.release.then !== 'resident')) {
     return { code: 'lease_unknown', details: { lease: lease.id }, text: `lease ${lease.id} is being given back` };
   }
   const growBytes = chargeFor(sumBytes, lease.exclusive) - lease.charge.chargedBytes;
-  if (growBytes <= 0) return null;
   const card = mustCard(core, lease.device);
   const { freeBytes } = available(core, card);
+  // Within its charge, unless that is an overshoot which more bytes would make real.
+  const intoOvershoot = sumBytes > sumOf(lease.parts) && freeBytes !== null && freeBytes < 0;
+  if (growBytes <= 0 && !intoOvershoot) return null;
   const spareBytes = freeBytes === null ? 0 : Math.max(0, freeBytes - card.holdBytes);
-  if (card.lost === null && freeBytes !== null && growBytes <= spareBytes) return null;
+  if (card.lost === null && freeBytes !== null && growBytes <= spareBytes && !intoOvershoot && lease.release === null) return null;
   return { code: 'resize_denied', details: { model: lease.model, growBytes: String(growBytes), availableBytes: String(spareBytes) }, text: shortageText(core, card, growBytes) };
 }
 

@@ -1,7 +1,7 @@
 /** A card has been read, or could not be. A sample judges only what was there when it was taken. */
 import { confirmReleases, isQuiet } from './confirm.js';
 import type { CoreEvent, ProcessReading } from './events.js';
-import { judge, setReading } from './ledger.js';
+import { judge, seatOf, setReading } from './ledger.js';
 import { closeLease } from './lease-store.js';
 import { mustLease } from './must.js';
 import { judgeSeat } from './overshoot.js';
@@ -30,7 +30,7 @@ export function onSampled(core: Core, event: Sampled): void {
   regained(core, card);
   card.sameTruthCount = card.sample?.truth === event.truth ? card.sameTruthCount + 1 : card.sample === null ? 2 : 1;
   card.sample = { takenAtUs, usedBytes: event.usedBytes, totalBytes: event.totalBytes, truth: event.truth };
-  takeReadings(card, card.confirms === 'process' ? event.processes : null);
+  takeReadings(core, card, event.usedBytes, card.confirms === 'process' ? event.processes : null);
   for (const [id, charge] of card.unsampled) if (judge(core, card, charge, takenAtUs)) card.unsampled.delete(id);
   confirmReleases(core, card, takenAtUs, event.usedBytes);
   for (const seat of card.seats.values()) judgeSeat(core, card, seat);
@@ -75,15 +75,22 @@ function isPlausible(event: Sampled): boolean {
   return Number.isSafeInteger(event.usedBytes) && Number.isSafeInteger(event.totalBytes) && event.usedBytes >= 0 && event.totalBytes > 0 && event.usedBytes <= event.totalBytes;
 }
 
-function takeReadings(card: Card, processes: readonly ProcessReading[] | null): void {
+function takeReadings(core: Core, card: Card, usedBytes: number, processes: readonly ProcessReading[] | null): void {
   const listed = new Map<string, number>();
   for (const { generation, usedBytes } of processes ?? []) {
     if (Number.isSafeInteger(usedBytes) && usedBytes >= 0) listed.set(generation, (listed.get(generation) ?? 0) + usedBytes);
+  }
+  for (const [generation, bytes] of listed) {
+    // A process of ours that takes bytes here without ever having asked: they are its floor (D7).
+    const role = core.processes.get(generation)?.role;
+    if (bytes > 0 && (role === 'holder' || role === 'worker')) seatOf(core, card, generation);
   }
   for (const seat of card.seats.values()) {
     const bytes = processes === null ? null : (listed.get(seat.generation) ?? 0);
     if (bytes !== seat.readingBytes) setReading(card, seat, bytes);
   }
+  const ours = [...listed.values()].reduce((sum, bytes) => sum + bytes, 0);
+  card.strangersBytes = processes === null ? null : Math.max(0, usedBytes - ours);
   for (const returning of card.returning.values()) returning.listedBytes = listed.get(returning.generation) ?? 0;
 }
 
@@ -106,9 +113,21 @@ function judgeForeign(core: Core, card: Card, takenAtUs: number, usedBytes: numb
   const before = card.foreignBytes ?? 0;
   card.foreignBytes = foreignBytes;
   const still = card.releasing.size === 0 && card.returning.size === 0 && card.ending.size === 0;
-  if (still && (card.confirms === 'process' || isQuiet(core, card, takenAtUs))) card.foreignBaseBytes = foreignBytes;
+  if (card.strangersBytes !== null) {
+    // Bytes of a process that has just died, its exit not yet heard of, look like a stranger's.
+    const certain = card.returning.size === 0 && card.ending.size === 0 && !hasVanished(core, card);
+    card.foreignBaseBytes = certain ? card.strangersBytes : Math.min(card.foreignBaseBytes, card.strangersBytes);
+  } else if (still && isQuiet(core, card, takenAtUs)) card.foreignBaseBytes = foreignBytes;
   else card.foreignBaseBytes = Math.min(card.foreignBaseBytes, Math.max(0, usedBytes - settledAttributed(core, card)));
   if (Math.abs(foreignBytes - before) > core.options.limits.measureToleranceBytes) publish(core, 'foreign_changed', { device: card.device, foreignBytes, beforeBytes: before });
+}
+
+/** A process that should take bytes here is no longer listed. */
+function hasVanished(core: Core, card: Card): boolean {
+  for (const seat of card.seats.values()) {
+    if (seat.readingBytes === 0 && seat.leasedBytes + seat.floor.residentBytes > core.options.limits.measureToleranceBytes) return true;
+  }
+  return false;
 }
 
 /** Attributed bytes without what is on its way back. */

@@ -61,8 +61,9 @@ export interface Seat {
   /** Unattributed bytes seen in a quiet moment: what a release is measured against. */
   baselineBytes: number;
   floorSource: 'unknown' | 'stated' | 'learned' | 'measured';
-  /** A load failed here and no sample has yet shown what it left (B44). */
-  remeasure: boolean;
+  hadLease: boolean;
+  /** Leases whose load failed here and of which no sample has yet shown what they left (B44). */
+  readonly remeasure: Set<string>;
 }
 
 /** Bytes of a process that has ended and that no sample has yet shown gone. */
@@ -107,6 +108,8 @@ export interface Card {
   sameTruthCount: number;
   missing: { readonly reading: MissingReading; readonly sinceAtUs: number; readonly reason: string } | null;
   foreignBytes: number | null;
+  /** Used bytes that belong to no process of ours, by the driver's figures; null without them. */
+  strangersBytes: number | null;
   /** Foreign bytes at the last sample at which nothing was leaving. */
   foreignBaseBytes: number;
   /** A reading not older than this is needed; null: none is. */
@@ -144,10 +147,10 @@ export type LeaseState = 'granted' | 'loading' | 'resident' | 'parked' | 'releas
 export interface Release {
   readonly reportedAtUs: number;
   readonly reportedUs: number;
-  readonly leftBytes: number;
+  leftBytes: number;
   readonly fromChargedBytes: number;
   readonly fromResidentBytes: number;
-  readonly toChargedBytes: number;
+  toChargedBytes: number;
   readonly then: 'closed' | 'parked' | 'resident';
   readonly rung: 'partial' | 'park' | 'unload';
   readonly cause: JobCause | 'reported';
@@ -207,6 +210,8 @@ export interface Lease {
   /** A partial eviction freed less than asked: the next one takes all (R44). */
   partialFailed: boolean;
   foreignAtGrantBytes: number | null;
+  /** The request it was granted to. */
+  grantRequest: number | null;
   idleBytes: number;
   unsettled: boolean;
   /** It holds more than its lease and there was no room to raise it: to be unloaded. */
@@ -345,6 +350,8 @@ export interface Core {
   readonly cards: Map<string, Card>;
   readonly processes: Map<string, Process>;
   readonly leases: Map<string, Lease>;
+  /** Leases that hold more than they may and are to be unloaded as soon as that is possible. */
+  readonly over: Set<string>;
   readonly waiters: Map<string, Waiter>;
   readonly evictRequests: Map<string, EvictRequest>;
   readonly models: Map<string, Model>;
@@ -360,6 +367,8 @@ export interface Core {
   // One step's work; empty between steps.
   effects: Effect[];
   readonly dirty: Set<string>;
+  /** Cards that were dirty at any time in this step. */
+  readonly changed: Set<string>;
   readonly fresh: Set<string>;
   readonly touched: Set<string>;
 }

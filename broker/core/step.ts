@@ -31,30 +31,33 @@ export function step(core: Core, event: CoreEvent): Effect[] {
   core.effects = [];
   advance(core, event.atUs);
   dispatch(core, event);
-  const changed = new Set<string>();
-  for (let pass = 0; core.dirty.size > 0; pass++) {
-    must(pass < passesMax, 'a step comes to rest');
-    const devices = [...core.dirty];
-    core.dirty.clear();
-    for (const device of devices) {
-      changed.add(device);
-      const card = mustCard(core, device);
-      const before = core.effects.length;
-      settle(core, card);
-      // Deciding changes the card it decides on: another look only if something came of it.
-      if (core.effects.length === before) core.dirty.delete(device);
-    }
-    if (core.evictRequests.size > 0) pursueWishes(core);
-  }
+  if (core.dirty.size > 0) settleChanged(core);
   if (core.evictRequests.size > 0) pursueWishes(core);
   if (core.fresh.size > 0) tellFresh(core);
-  for (const device of changed) core.dirty.add(device);
+  for (const device of core.dirty) core.changed.add(device);
   checkTouched(core);
   core.dirty.clear();
+  core.changed.clear();
   core.touched.clear();
   const { effects } = core;
   core.effects = [];
   return effects;
+}
+
+/** Decides on the cards that changed until nothing comes of it any more: a decision changes the card it is made on. */
+function settleChanged(core: Core): void {
+  for (let pass = 0; core.dirty.size > 0; pass++) {
+    must(pass < passesMax, 'a step comes to rest');
+    for (const device of [...core.dirty]) {
+      core.dirty.delete(device);
+      core.changed.add(device);
+      const card = mustCard(core, device);
+      const before = core.effects.length;
+      settle(core, card);
+      if (core.effects.length === before) core.dirty.delete(device);
+    }
+    if (core.evictRequests.size > 0) pursueWishes(core);
+  }
 }
 
 function dispatch(core: Core, event: CoreEvent): void {

@@ -8,6 +8,7 @@ import { recall } from './lease-events.js';
 import { detach } from './model.js';
 import { mustCard } from './must.js';
 import { shownNeed } from './need.js';
+import { reconsiderOver } from './overshoot.js';
 import { detachedOverdue, heartbeatDue, spawnOverdue } from './process.js';
 import { retrySample, wantSample } from './probe.js';
 import { queueLength } from './queue.js';
@@ -25,6 +26,7 @@ export function onTicked(core: Core): void {
     if (timer === null) break;
     fire(core, timer);
   }
+  for (const id of [...core.over]) withOne(core.leases.get(id), (lease) => reconsiderOver(core, lease));
   for (const card of core.cards.values()) {
     const unconfirmed = card.releasing.size > 0 || card.returning.size > 0;
     const waiting = queueLength(card) > 0;

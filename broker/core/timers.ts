@@ -44,7 +44,10 @@ export class Timers {
   set(kind: TimerKind, key: string, dueUs: number): void {
     const timer = { kind, key, dueUs, order: this.nextOrder++ };
     let keys = this.byKind.get(kind);
-    if (keys === undefined) this.byKind.set(kind, (keys = new Map()));
+    if (keys === undefined) {
+      keys = new Map<string, Entry>();
+      this.byKind.set(kind, keys);
+    }
     const known = keys.get(key);
     if (known === undefined) {
       const entry = { timer, place: this.heap.length };

@@ -1,0 +1,351 @@
+// Admission: what is granted, what is denied at once, and what every number of an answer means.
+import t from 'tap';
+import { explainRecords } from '../../../broker/core/index.js';
+import { all, card0, context, GiB, KiB, MiB, only, plusTenth, Stage, weights } from './harness.js';
+
+t.test('B17: twelve processes with a floor of 500 MiB get their models only as long as the card has room for both', (test) => {
+  const stage = new Stage();
+  stage.card(card0, { totalBytes: 8 * GiB, floorBytes: 500 * MiB });
+  const client = stage.session();
+  let loaded = 0;
+  for (let index = 1; index <= 12; index++) {
+    const placed = stage.place(client, `tiny-${String(index)}`);
+    for (const spawned of all(placed.effects, 'spawn')) {
+      stage.ready(spawned.generation, { floorBytes: 500 * MiB });
+      const asked = stage.ask(spawned.generation, `tiny-${String(index)}`, 200 * MiB, { policy: { pinned: true } });
+      const grant = all(asked.effects, 'grant')[0];
+      if (grant === undefined) continue;
+      stage.load(spawned.generation, grant.lease, 200 * MiB);
+      loaded++;
+    }
+  }
+  test.equal(loaded, 11, 'eleven times 720 MiB fit in 8 GiB, twelve do not');
+  test.equal(stage.cardView().floorBytes, 11 * 500 * MiB);
+  test.ok(stage.chargedBytes() <= 8 * GiB);
+  test.end();
+});
+
+t.test('B19: a card without a cap shows no number above its total', (test) => {
+  const stage = new Stage();
+  stage.card();
+  stage.card('GPU-1', { totalBytes: 8 * GiB, reserveBytes: 2 * GiB });
+  for (const card of stage.view().cards) {
+    for (const [name, value] of Object.entries(card)) if (typeof value === 'number') test.ok(value <= card.totalBytes, `${card.device}.${name}`);
+  }
+  test.equal(stage.cardView('GPU-1').availableBytes, 6 * GiB);
+  test.end();
+});
+
+t.test('B20: a declared size is leased with its headroom', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const holder = stage.session('holder');
+  const grant = only(stage.ask(holder, 'unparsable', 6 * GiB).effects, 'grant');
+  test.equal(grant.chargedBytes, plusTenth(6 * GiB));
+  test.end();
+});
+
+t.test('B26, R266: of fifty requests at once for 6 of 8 GiB exactly one is granted, the others wait with their numbers', (test) => {
+  const stage = new Stage();
+  stage.card(card0, { totalBytes: 8 * GiB });
+  const holders = Array.from({ length: 50 }, () => stage.session('holder'));
+  const effects = holders.flatMap((holder, index) => stage.ask(holder, `m${String(index)}`, 6 * GiB).effects);
+  test.equal(all(effects, 'grant').length, 1);
+  test.equal(all(effects, 'wait').length, 49);
+  test.equal(stage.cardView().leasedBytes, plusTenth(6 * GiB));
+  test.ok(stage.counter('maxOverReserveBytes') <= 0, 'charges and holds never exceed the card');
+  const waiting = explainRecords(stage.core, { count: 500 }).filter((record) => record.verdict === 'waiting');
+  test.ok(waiting.every((record) => record.numbers?.needBytes === plusTenth(6 * GiB)));
+  test.end();
+});
+
+t.test('B83: a request for 0 bytes is granted on a full card, on the CPU and on an unread card; nothing is evicted', (test) => {
+  const stage = new Stage();
+  stage.card(card0, { totalBytes: 4 * GiB });
+  stage.card('CPU-0', { kind: 'cpu', totalBytes: 0, confirms: 'none', floorBytes: null });
+  const holder = stage.session('holder');
+  stage.resident(holder, 'big', Math.floor(3.6 * GiB));
+  const onCard = stage.ask(holder, 'cpu-only', 0, { parts: [] });
+  test.equal(only(onCard.effects, 'grant').chargedBytes, 0);
+  const onCpu = stage.ask(holder, 'cpu-engine', 0, { device: 'CPU-0', parts: [] });
+  const grant = only(onCpu.effects, 'grant');
+  test.match(explainRecords(stage.core, { id: grant.explain })[0]?.text, /cpu, not leased/);
+  test.equal(all([...onCard.effects, ...onCpu.effects], 'move').length, 0);
+  stage.truth().failing = 'failed';
+  stage.sample();
+  stage.pass(5_000);
+  test.equal(all(stage.ask(holder, 'another', 0, { parts: [] }).effects, 'grant').length, 1);
+  test.equal(only(stage.ask(holder, 'weighty', 1, { device: 'CPU-0' }).effects, 'deny').code, 'never_fits', 'the CPU has no card bytes');
+  test.end();
+});
+
+t.test('what can never fit is denied at once with the numbers and with what could be had; nothing is evicted for it', (test) => {
+  const stage = new Stage();
+  stage.card(card0, { totalBytes: 24 * GiB, reserveBytes: 1 * GiB });
+  stage.card('GPU-1', { totalBytes: 48 * GiB });
+  const holder = stage.session('holder');
+  stage.resident(holder, 'idle', 10 * GiB);
+  stage.pass(5_000);
+  stage.sample();
+  stage.sample('GPU-1');
+  const { effects } = stage.ask(holder, 'huge', 21 * GiB);
+  const deny = only(effects, 'deny');
+  test.equal(deny.code, 'never_fits');
+  test.equal(all(effects, 'move').length, 0);
+  test.equal(deny.numbers?.needBytes, plusTenth(21 * GiB));
+  test.equal(deny.numbers?.availableBytes, 23 * GiB - plusTenth(10 * GiB));
+  test.equal(deny.numbers?.evictableBytes, plusTenth(10 * GiB));
+  test.same(deny.roomElsewhere, ['GPU-1']);
+  const could = deny.couldHaveBytes ?? 0;
+  test.equal(all(stage.ask(holder, 'fits', could).effects, 'grant').length, 1, 'what could be had is granted');
+  test.equal(all(stage.ask(holder, 'one more', 1).effects, 'move').length, 1, 'and not a byte is left without evicting');
+  test.end();
+});
+
+t.test('bad requests are typed denials that name the thing; the ledger and everybody else are untouched', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const holder = stage.session('holder');
+  const shown = (): object[] => stage.view().cards.map((card) => ({ ...card, sampleAgeMs: 0 }));
+  const before = shown();
+  for (const bytes of [-1, 0.5, Number.NaN, 2 ** 53, Infinity]) {
+    const deny = only(stage.ask(holder, 'm', bytes).effects, 'deny');
+    test.equal(deny.code, 'bytes_invalid', String(bytes));
+    test.equal(deny.details['value'], String(bytes));
+  }
+  test.equal(only(stage.ask(holder, 'm', 1, { peakBytes: -3 }).effects, 'deny').details['field'], 'peakBytes');
+  const sum = [weights(2 ** 52), context(2 ** 52)];
+  test.equal(only(stage.ask(holder, 'm', 0, { parts: sum }).effects, 'deny').code, 'bytes_invalid', 'each part may be fine and the sum not');
+  const unknown = only(stage.ask(holder, 'm', 1, { device: 'GPU-zzz' }).effects, 'deny');
+  test.match(unknown, { code: 'device_unknown', details: { device: 'GPU-zzz', known: card0 } });
+  const gang = only(stage.send({
+    type: 'budget_requested', generation: holder, request: 900, model: 'g', device: card0, lease: null, parts: [weights(1)], peakBytes: 0, class: 'normal', deadlineMs: 1,
+    ageMs: 0, parkable: false, profilesFreeMemory: false, source: 'estimated', policy: { ttlMs: null, pinned: false, exclusive: false }, gang: { gang: 'a', size: 2 },
+  }), 'deny');
+  test.equal(gang.code, 'gang_unsupported');
+  test.equal(only(stage.ask(holder, 'm', 1, { lease: 'boot-l99' }).effects, 'deny').code, 'lease_unknown');
+  const other = stage.session('holder');
+  const lease = stage.granted(other, 'theirs', GiB);
+  test.equal(only(stage.ask(holder, 'theirs', 1, { lease }).effects, 'deny').code, 'lease_not_yours');
+  stage.release(other, lease, 'unused');
+  test.same(shown(), before);
+  test.equal(only(stage.place(stage.session(), 'm', { engine: 'none such' }).effects, 'deny').code, 'engine_unknown');
+  test.equal(only(stage.send({ type: 'pin_requested', generation: holder, request: 901, model: 'never seen', pinned: true }), 'fail').code, 'model_unknown');
+  test.end();
+});
+
+t.test('limits deny with the limit: leases, queue, workers', (test) => {
+  const stage = new Stage({ limits: { leasesMax: 2, queuedRequestsPerCardMax: 1, workersMax: 1 } });
+  stage.card(card0, { totalBytes: 4 * GiB });
+  const holder = stage.session('holder');
+  stage.granted(holder, 'a', 1 * GiB);
+  const b = stage.granted(holder, 'b', 1 * GiB);
+  test.equal(only(stage.ask(holder, 'c', KiB).effects, 'deny').code, 'too_many_leases');
+  stage.release(holder, b, 'unused');
+  test.equal(all(stage.ask(holder, 'd', 3 * GiB).effects, 'wait').length, 1);
+  test.match(only(stage.ask(holder, 'e', 3 * GiB).effects, 'deny'), { code: 'queue_full', details: { limit: '1' } });
+  const other = new Stage({ limits: { workersMax: 1 } });
+  other.card();
+  const caller = other.session();
+  const first = only(other.place(caller, 'x').effects, 'spawn');
+  other.ready(first.generation);
+  other.granted(first.generation, 'x', GiB);
+  test.match(only(other.place(caller, 'y', { engine: 'python' }).effects, 'deny'), { code: 'too_many_workers', details: { limit: '1' } });
+  test.end();
+});
+
+t.test('B29: unknown, failed, not supported and zero are four readings; none of them becomes a number', (test) => {
+  for (const reading of ['unknown', 'failed', 'timed_out'] as const) {
+    const stage = new Stage();
+    stage.card();
+    const holder = stage.session('holder');
+    stage.truth().failing = reading;
+    stage.sample();
+    stage.pass(3_000);
+    const { effects } = stage.ask(holder, 'm', GiB);
+    test.equal(all(effects, 'grant').length, 0, reading);
+    test.equal(stage.cardView().availableBytes, null);
+    test.equal(stage.cardView().missing?.reading, reading);
+    test.ok((stage.cardView().missing?.sinceMs ?? 0) >= 3_000);
+    test.equal(stage.cardView().sampledUsedBytes, 0, 'the last good reading is kept, with its age');
+    stage.truth().failing = null;
+    test.equal(all(stage.sample(), 'grant').length, 1, 'and decided when it answers again');
+  }
+  const never = new Stage();
+  never.card();
+  const holder = never.session('holder');
+  never.truth().failing = 'unsupported';
+  never.sample();
+  test.match(only(never.ask(holder, 'm', GiB).effects, 'deny'), { code: 'device_unmeasured', details: { reading: 'unsupported' } });
+  const full = new Stage();
+  full.card();
+  full.truth().foreignBytes = 24 * GiB;
+  full.sample();
+  test.equal(full.cardView().availableBytes, 0, 'zero free is truly full');
+  test.end();
+});
+
+t.test('a reading of more used bytes than there are, or of no number, is refused and the last good one kept (B104)', (test) => {
+  const stage = new Stage();
+  stage.card();
+  for (const usedBytes of [25 * GiB, -1, Number.NaN, 1.5]) {
+    stage.send({ type: 'sampled', device: card0, takenAtUs: stage.nowUs, usedBytes, totalBytes: 24 * GiB, truth: 'nvml', processes: [] });
+    test.equal(stage.cardView().sampledUsedBytes, 0, String(usedBytes));
+    test.equal(stage.cardView().missing?.reading, 'failed');
+  }
+  test.end();
+});
+
+t.test('B191: with no probe the ledger alone grants, flagged unverified; and a holder may claim again what it has', (test) => {
+  const blind = new Stage({ allowLedgerOnly: true });
+  blind.samples = false;
+  blind.card(card0, { totalBytes: 16 * GiB, confirms: 'none' });
+  blind.send({ type: 'sample_failed', device: card0, reading: 'unsupported', reason: 'no probe' });
+  const owner = blind.session('holder');
+  const grant = only(blind.ask(owner, 'm', 10 * GiB).effects, 'grant');
+  test.equal(explainRecords(blind.core, { id: grant.explain })[0]?.unverified, true);
+  test.equal(blind.cardView().truth, 'ledger');
+  test.equal(all(blind.ask(owner, 'n', 10 * GiB).effects, 'grant').length, 0, 'the ledger still counts');
+
+  const stage = new Stage();
+  stage.card(card0, { totalBytes: 12 * GiB });
+  const holder = stage.session('holder');
+  const lease = stage.resident(holder, 'm', 6 * GiB);
+  stage.truth().foreignBytes = 5 * GiB;
+  stage.sample();
+  const chargedBytes = stage.chargedBytes();
+  test.equal(only(stage.ask(holder, 'm', 6 * GiB, { lease }).effects, 'grant').lease, lease, 'renewed');
+  test.equal(only(stage.ask(holder, 'm', 6 * GiB).effects, 'grant').lease, lease, 'claimed again');
+  test.equal(stage.chargedBytes(), chargedBytes, 'and charged once');
+  test.end();
+});
+
+t.test('B37, D14: an old sample is not used; one that is young serves unless bytes released since are needed', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const holder = stage.session('holder');
+  const lease = stage.resident(holder, 'a', 18 * GiB);
+  stage.samples = false;
+  stage.take(holder, -18 * GiB);
+  stage.release(holder, lease);
+  const small = stage.ask(holder, 'small', 2 * GiB);
+  test.equal(all(small.effects, 'grant').length, 1, 'needs nothing that was released since: the sample serves');
+  const large = stage.ask(holder, 'large', 12 * GiB);
+  test.equal(all(large.effects, 'grant').length, 0, 'needs what was released since');
+  test.equal(all(large.effects, 'move').length, 0, 'and evicts nothing for it');
+  test.equal(all(stage.sample(card0, stage.nowUs - 1_000_000), 'grant').length, 0, 'a sample taken before the release does not show it');
+  test.equal(all(stage.sample(), 'grant').length, 1);
+  stage.pass(2_500);
+  const late = stage.ask(holder, 'late', MiB);
+  test.equal(all(late.effects, 'grant').length, 0, 'no sample is younger than sampleMaxAgeMs');
+  test.equal(all(late.effects, 'sample').length + all(stage.effects.slice(-200), 'sample').length > 0, true, 'so one is asked for');
+  stage.truth().failing = 'failed';
+  stage.sample();
+  stage.pass(1_000);
+  stage.truth().failing = null;
+  test.equal(all(stage.sample(), 'grant').length, 1, 'and decided when it comes');
+  test.end();
+});
+
+t.test('a sample judges only grants made before it was taken, by its own time and not by its arrival', (test) => {
+  const stage = new Stage();
+  stage.card(card0, { totalBytes: 10 * GiB });
+  const holder = stage.session('holder');
+  stage.samples = false;
+  const takenAtUs = stage.nowUs;
+  stage.nowUs += 5_000;
+  stage.granted(holder, 'a', 5 * GiB);
+  stage.sample(card0, takenAtUs + 1);
+  test.equal(stage.cardView().availableBytes, 10 * GiB - plusTenth(5 * GiB), 'all of the grant is still to come');
+  const other = stage.ask(holder, 'b', 5 * GiB);
+  test.equal(all(other.effects, 'grant').length, 0);
+  test.end();
+});
+
+t.test('bytes that are reported and not there are no room: the figure of the process counts (R47)', (test) => {
+  const stage = new Stage();
+  stage.card(card0, { totalBytes: 24 * GiB });
+  stage.truth().foreignBytes = 6 * GiB;
+  const liar = stage.session('holder');
+  const lease = stage.granted(liar, 'lie', 10 * GiB);
+  stage.begin(liar, lease);
+  stage.take(liar, 2 * GiB);
+  stage.report(liar, lease, 'resident', 10 * GiB, { parts: [weights(10 * GiB)] });
+  stage.sample();
+  test.equal(stage.cardView().availableBytes, 24 * GiB - 6 * GiB - plusTenth(10 * GiB), 'what it has not taken yet may still come');
+  test.end();
+});
+
+t.test('D15: foreign use is what nobody of ours explains; it is refused with its size and nobody is evicted for nothing', (test) => {
+  const stage = new Stage();
+  stage.card();
+  stage.truth().foreignBytes = 15 * GiB;
+  stage.sample();
+  const holder = stage.session('holder');
+  test.equal(stage.cardView().foreignBytes, 15 * GiB);
+  const { effects } = stage.ask(holder, 'm', 12 * GiB);
+  test.match(only(effects, 'wait').reason, /15\.0 GiB used by processes we do not own/);
+  test.equal(all(effects, 'move').length, 0);
+  test.end();
+});
+
+t.test('B56: work that a stranger held up resumes within one reading after it has left', (test) => {
+  const stage = new Stage();
+  stage.card();
+  stage.truth().foreignBytes = 16 * GiB;
+  stage.sample();
+  const holder = stage.session('holder');
+  stage.ask(holder, 'm', 10 * GiB);
+  test.equal(all(stage.pass(20_000), 'grant').length, 0);
+  stage.truth().foreignBytes = 0;
+  test.equal(all(stage.pass(750), 'grant').length, 1);
+  test.end();
+});
+
+t.test('the exclusive exception: measured, marked by the operator and fitting only without the headroom', (test) => {
+  const stage = new Stage();
+  stage.card(card0, { totalBytes: 24 * GiB });
+  const holder = stage.session('holder');
+  test.equal(only(stage.ask(holder, 'm', 23 * GiB).effects, 'deny').code, 'never_fits');
+  test.equal(only(stage.ask(holder, 'm', 23 * GiB, { policy: { exclusive: true } }).effects, 'deny').code, 'never_fits', 'an estimate is not enough');
+  const grant = only(stage.ask(holder, 'm', 23 * GiB, { policy: { exclusive: true }, source: 'measured' }).effects, 'grant');
+  test.equal(grant.chargedBytes, 23 * GiB);
+  test.match(explainRecords(stage.core, { id: grant.explain })[0]?.text, /exclusive/);
+  const other = new Stage();
+  other.card();
+  const one = other.session('holder');
+  const small = only(other.ask(one, 'm', 10 * GiB, { policy: { exclusive: true }, source: 'measured' }).effects, 'grant');
+  test.equal(small.chargedBytes, plusTenth(10 * GiB), 'where the headroom fits it is charged');
+  test.end();
+});
+
+t.test('a lost card grants nothing and says so, to those who wait and to those who come; its ledger is kept', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const holder = stage.session('holder');
+  stage.resident(holder, 'a', 10 * GiB, { policy: { pinned: true } });
+  stage.ask(holder, 'b', 18 * GiB);
+  const lost = stage.send({ type: 'card_lost', device: card0, reason: 'fell off the bus' });
+  test.equal(only(lost, 'deny').code, 'device_lost');
+  test.equal(only(stage.ask(holder, 'c', 1).effects, 'deny').code, 'device_lost');
+  test.equal(stage.chargedBytes(), plusTenth(10 * GiB));
+  stage.send({ type: 'card_added', device: card0, name: 'a card', kind: 'gpu', totalBytes: 24 * GiB, reserveBytes: 0, confirms: 'process', floorBytes: 0 });
+  test.equal(all(stage.ask(holder, 'd', GiB).effects, 'grant').length, 1);
+  test.end();
+});
+
+t.test('explain records hold every number and are found by id, model and card, newest first, in a bounded ring', (test) => {
+  const stage = new Stage({ limits: { explainRecordsMax: 8 } });
+  stage.card();
+  const holder = stage.session('holder');
+  for (let index = 0; index < 20; index++) stage.granted(holder, `m${String(index)}`, MiB);
+  const records = explainRecords(stage.core, { count: 100 });
+  test.equal(records.length, 8);
+  test.same(records.map((record) => record.model), Array.from({ length: 8 }, (_, index) => `m${String(19 - index)}`));
+  test.equal(explainRecords(stage.core, { model: 'm15' }).length, 1);
+  test.equal(explainRecords(stage.core, { model: 'm1' }).length, 0, 'the oldest have made room');
+  const [record] = records;
+  test.match(record, { verdict: 'granted', device: card0, class: 'normal', unverified: false, numbers: { requestedBytes: MiB, needBytes: plusTenth(MiB), totalBytes: 24 * GiB, truth: 'nvml' } });
+  test.equal(explainRecords(stage.core, { id: record?.id ?? '' })[0], record);
+  test.end();
+});

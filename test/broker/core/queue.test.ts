@@ -1,0 +1,734 @@
+// Order, fairness, doors, placements, back-off and time: who waits for what, and for how long.
+import t from 'tap';
+import { explainRecords, type Effect } from '../../../broker/core/index.js';
+import { all, card0, context, GiB, MiB, only, plusTenth, Stage, weights } from './harness.js';
+
+t.test('B13: engines that measure free memory load one after another on a card', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const one = stage.session('holder');
+  const two = stage.session('holder');
+  const lease = stage.granted(one, 'a', 9 * GiB, { profiles: true });
+  const second = stage.ask(two, 'b', 9 * GiB, { profiles: true });
+  test.equal(all(second.effects, 'grant').length, 0);
+  test.match(only(second.effects, 'wait').reason, /measuring free memory/);
+  test.equal(stage.cardView().loadToken, lease);
+  const third = stage.ask(stage.session('holder'), 'c', GiB);
+  test.equal(all(third.effects, 'grant').length, 0, 'nothing else loads into the measurement');
+  test.equal(all(stage.pass(15_000), 'grant').length, 0);
+  const ready = stage.load(one, lease, 9 * GiB);
+  test.equal(all(ready, 'grant')[0]?.request, second.request, 'the second starts when the first is ready');
+  test.equal(all(ready, 'grant').length, 1);
+  test.end();
+});
+
+t.test('B13: an engine that measures waits until other loads and releases have come to rest', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const plain = stage.session('holder');
+  const lease = stage.granted(plain, 'a', 4 * GiB);
+  const asked = stage.ask(stage.session('holder'), 'b', 4 * GiB, { profiles: true });
+  test.equal(all(asked.effects, 'grant').length, 0);
+  test.equal(all(stage.load(plain, lease, 4 * GiB), 'grant').length, 1);
+  test.end();
+});
+
+t.test('B14: while an engine measures nothing is unloaded or parked there; an idle model’s time comes after it', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const idler = stage.worker();
+  const idle = stage.resident(idler, 'b', 4 * GiB, { policy: { ttlMs: 8_000 } });
+  const loader = stage.session('holder');
+  const lease = stage.granted(loader, 'a', 9 * GiB, { profiles: true });
+  stage.begin(loader, lease);
+  const during = stage.pass(20_000);
+  test.equal(all(during, 'move').length, 0);
+  const wish = stage.send({ type: 'evict_requested', generation: stage.session(), request: 9, model: 'b', target: 'none', deadlineMs: 60_000 });
+  test.equal(all(wish, 'move').length, 0, 'not even when asked for');
+  stage.take(loader, 9 * GiB);
+  const ready = stage.report(loader, lease, 'resident', 9 * GiB, { parts: [weights(9 * GiB)] });
+  test.equal(all([...ready, ...stage.pass(500)], 'move')[0]?.lease, idle);
+  test.end();
+});
+
+t.test('the idle time-to-live counts from the end of the last use, and a pinned model has none', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker({ engine: 'python' });
+  const lease = stage.resident(worker, 'a', GiB, { policy: { ttlMs: 5_000 } });
+  stage.resident(worker, 'pinned', GiB, { policy: { ttlMs: 5_000, pinned: true } });
+  stage.pass(3_000);
+  stage.use(worker, lease, 1);
+  test.equal(all(stage.pass(10_000), 'move').length, 0, 'in use');
+  stage.use(worker, lease, 0);
+  test.equal(all(stage.pass(4_500), 'move').length, 0);
+  const move = only(stage.pass(750), 'move');
+  test.match(move, { lease, when: 'now', reason: 'idle' });
+  stage.answer(move, { kind: 'busy', inFlight: 1 });
+  test.equal(stage.lease(lease)?.state, 'resident', 'the worker is the truth');
+  test.end();
+});
+
+t.test('B22, B38: an OOM inside the lease gives one corrective retry after a new measurement; the model is not poisoned; nothing runs on the CPU', (test) => {
+  const stage = new Stage();
+  stage.card();
+  stage.card('CPU-0', { kind: 'cpu', totalBytes: 0, confirms: 'none', floorBytes: null });
+  const worker = stage.worker();
+  const lease = stage.granted(worker, 'a', 9 * GiB);
+  stage.begin(worker, lease);
+  const failed = stage.release(worker, lease, 'load_failed', { code: 'out_of_memory', message: 'wanted 9,220 MiB' });
+  test.equal(stage.lease(lease), undefined, 'the lease is released');
+  test.equal(all(failed, 'sample').length, 1, 'a measurement follows');
+  test.equal(stage.counter('oomRetries'), 1);
+  const again = stage.granted(worker, 'a', 9 * GiB);
+  stage.begin(worker, again);
+  stage.release(worker, again, 'load_failed', { code: 'out_of_memory', message: 'again' });
+  const third = only(stage.ask(worker, 'a', 9 * GiB).effects, 'deny');
+  test.match(third, { code: 'backing_off', details: { failures: '1' } });
+  test.equal(stage.counter('oomRetries'), 1, 'once');
+  stage.pass(2_000);
+  stage.sample();
+  const later = stage.granted(worker, 'a', 9 * GiB);
+  stage.load(worker, later, 9 * GiB);
+  test.equal(stage.lease(later)?.state, 'resident');
+  test.same(all(stage.effects, 'grant').filter((grant) => grant.device === 'CPU-0'), []);
+  test.end();
+});
+
+t.test('B115: an OOM after a stranger took memory inside the window is a lost race, counted apart', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  stage.sample();
+  const lease = stage.granted(worker, 'a', 12 * GiB);
+  stage.truth().foreignBytes = 12 * GiB;
+  test.equal(all(stage.begin(worker, lease), 'sample').length, 1, 'measured anew at the start of the load');
+  stage.release(worker, lease, 'load_failed', { code: 'out_of_memory', message: 'refused' });
+  test.equal(stage.counter('lostRaces'), 1);
+  test.equal(stage.counter('oomRetries'), 1);
+  test.end();
+});
+
+t.test('B23: the peak of a load is admitted first; the surplus goes back when it is ready, the headroom stays', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const neighbour = stage.worker();
+  stage.resident(neighbour, 'n', 9 * GiB);
+  stage.pass(5_000);
+  stage.sample();
+  const holder = stage.session('holder');
+  const asked = stage.ask(holder, 'm', 10 * GiB, { peakBytes: 16 * GiB });
+  test.equal(all(asked.effects, 'grant').length, 0, '17.6 and 9.9 do not fit in 24');
+  const grant = only(stage.obey(only(asked.effects, 'move')), 'grant');
+  test.equal(grant.chargedBytes, plusTenth(16 * GiB));
+  stage.begin(holder, grant.lease);
+  stage.take(holder, 16 * GiB);
+  stage.sample();
+  stage.take(holder, -6 * GiB);
+  stage.report(holder, grant.lease, 'resident', 10 * GiB, { parts: [weights(10 * GiB)] });
+  test.equal(stage.lease(grant.lease)?.chargedBytes, plusTenth(10 * GiB));
+  test.end();
+});
+
+t.test('D11: a part taken up front becomes its measured size, every other the larger of declared and measured', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const lease = stage.granted(worker, 'm', 0, { parts: [weights(8 * GiB), context(2 * GiB)] });
+  stage.load(worker, lease, 7 * GiB, { parts: [weights(6 * GiB), context(1 * GiB)] });
+  test.equal(stage.lease(lease)?.chargedBytes, plusTenth(8 * GiB));
+  test.end();
+});
+
+t.test('B25: 12.8 GiB measured against an estimate of 6.9: the lease is raised if there is room, else the model is unloaded and it is said why', (test) => {
+  const measured = Math.floor(12.8 * GiB);
+  const roomy = new Stage();
+  roomy.card();
+  const worker = roomy.worker();
+  const lease = roomy.granted(worker, 'm', Math.floor(6.9 * GiB));
+  roomy.load(worker, lease, measured);
+  test.equal(roomy.lease(lease)?.chargedBytes, plusTenth(measured));
+  test.equal(roomy.counter('overshoots'), 1);
+
+  const tight = new Stage();
+  tight.card();
+  tight.resident(tight.worker(), 'n', 10 * GiB, { policy: { pinned: true } });
+  const other = tight.worker();
+  const over = tight.granted(other, 'm', Math.floor(6.9 * GiB));
+  const effects = tight.load(other, over, measured);
+  test.ok((tight.cardView().availableBytes ?? 0) < 0, 'charged at once whatever is free');
+  test.match(only(effects, 'move'), { lease: over, target: 'none', when: 'drained' });
+  test.match(explainRecords(tight.core).find((record) => record.verdict === 'overshoot')?.text, /no room/);
+  test.end();
+});
+
+t.test('B25: bytes that a worker does not report are found by the first sample and charged', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const lease = stage.granted(worker, 'm', 6 * GiB);
+  stage.begin(worker, lease);
+  stage.take(worker, 12 * GiB);
+  stage.report(worker, lease, 'resident', 6 * GiB, { parts: [weights(6 * GiB)] });
+  stage.sample();
+  test.equal(stage.chargedBytes(), 12 * GiB);
+  test.equal(stage.counter('overshoots'), 1);
+  const full = new Stage();
+  full.card();
+  full.resident(full.worker(), 'n', 14 * GiB, { policy: { pinned: true } });
+  const liar = full.worker();
+  const lie = full.granted(liar, 'm', 6 * GiB);
+  full.begin(liar, lie);
+  full.take(liar, 9 * GiB + 512 * MiB);
+  full.report(liar, lie, 'resident', 6 * GiB, { parts: [weights(6 * GiB)] });
+  test.match(only(full.sample(), 'move'), { lease: lie, target: 'none' });
+  test.end();
+});
+
+t.test('B31: a grant is confirmed within its time or recalled; only an answer closes it', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const lost = stage.granted(worker, 'a', 9 * GiB);
+  const recall = only(stage.pass(10_250), 'recall');
+  test.equal(recall.lease, lost);
+  test.equal(stage.chargedBytes(), plusTenth(9 * GiB), 'a recall frees nothing');
+  stage.send({ type: 'recall_answered', generation: worker, command: recall.command, lease: lost, begun: false });
+  test.equal(stage.chargedBytes(), 0);
+  stage.sample();
+  const late = stage.granted(worker, 'a', 9 * GiB);
+  const second = only(stage.pass(10_250), 'recall');
+  stage.send({ type: 'recall_answered', generation: worker, command: second.command, lease: late, begun: true });
+  test.equal(stage.lease(late)?.state, 'loading');
+  test.equal(all(stage.pass(30_000), 'recall').length, 0);
+  test.end();
+});
+
+t.test('a worker that never says whether a grant reached it is ended', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  stage.granted(worker, 'a', 9 * GiB);
+  test.match(only(stage.pass(35_000), 'terminate'), { generation: worker, cause: 'command_failed' });
+  test.end();
+});
+
+t.test('B32: a suspend of eight hours, a host blocked for twelve seconds and a step backwards judge nobody', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const lease = stage.resident(worker, 'a', 20 * GiB, { policy: { pinned: true } });
+  const holder = stage.session('holder');
+  stage.sample();
+  const asked = stage.ask(holder, 'b', 10 * GiB, { deadlineMs: 20_000 });
+  for (const jumpUs of [8 * 3_600_000_000, 12_000_000]) {
+    stage.nowUs += jumpUs;
+    const effects = stage.send({ type: 'ticked' });
+    test.equal(all(effects, 'terminate').length + all(effects, 'deny').length, 0, `a jump of ${String(jumpUs / 1_000_000)} s`);
+  }
+  const before = stage.nowUs;
+  stage.nowUs -= 3_600_000_000;
+  test.equal(all(stage.send({ type: 'ticked' }), 'deny').length, 0);
+  stage.nowUs = before;
+  test.equal(stage.lease(lease)?.state, 'resident');
+  test.equal(only(stage.pass(20_000), 'deny').request, asked.request, 'attended time still counts');
+  test.end();
+});
+
+t.test('D6: silence in attended time ends a worker, and only its exit closes its leases', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const lease = stage.resident(worker, 'a', 4 * GiB);
+  stage.silence(worker);
+  const effects = stage.pass(10_500);
+  test.match(only(effects, 'terminate'), { generation: worker, cause: 'silent' });
+  test.equal(all(effects, 'publish').filter((event) => event.name === 'process_suspect').length, 1);
+  test.equal(stage.chargedBytes(), plusTenth(4 * GiB));
+  test.equal(all(stage.pass(30_000), 'terminate').length, 0, 'once');
+  stage.exit(worker);
+  test.equal(stage.lease(lease), undefined);
+  test.equal(stage.chargedBytes(), 0);
+  test.end();
+});
+
+t.test('B59: a victim that gets a request every 200 ms cannot undo its eviction: its door is shut, the waiter is granted', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const a = stage.resident(worker, 'a', 14 * GiB);
+  const holder = stage.session('holder');
+  stage.pass(5_000);
+  stage.use(worker, a, 1);
+  const b = stage.ask(holder, 'b', 12 * GiB, { class: 'interactive', deadlineMs: 30_000 });
+  test.equal(all(b.effects, 'move').length, 0, 'busy: no call is cut');
+  let granted: Effect | undefined;
+  let drain: Extract<Effect, { type: 'move' }> | undefined;
+  for (let round = 0; round < 20 && granted === undefined; round++) {
+    const effects = [...stage.pass(250), ...stage.use(worker, a, 1, round)];
+    drain ??= all(effects, 'move')[0];
+    if (drain !== undefined && round === 6) {
+      test.equal(drain.when, 'drained');
+      stage.answer(drain, { kind: 'draining', inFlight: 1 });
+      stage.use(worker, a, 0, 5);
+      granted = all(stage.obey(drain), 'grant')[0];
+    }
+  }
+  test.match(granted, { request: b.request });
+  test.end();
+});
+
+t.test('B61: a bigger context of a model that streams waits like any request, the smaller one goes, and later requests wait behind it', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker({ engine: 'python' });
+  const m = stage.granted(worker, 'm', 0, { parts: [weights(16 * GiB), context(2 * GiB, 'context:8k', true)] });
+  stage.load(worker, m, 18 * GiB, { parts: [weights(16 * GiB), context(2 * GiB, 'context:8k', true)] });
+  stage.sample();
+  stage.use(worker, m, 1);
+  const bigger = stage.ask(worker, 'm', 0, { lease: m, parts: [context(0, 'context:8k', true), context(5 * GiB, 'context:32k', true)], deadlineMs: 30_000 });
+  test.equal(all(bigger.effects, 'grant').length + all(bigger.effects, 'move').length, 1, 'granted in place of the smaller one, or waiting; never a victim of itself');
+  test.equal(all(bigger.effects, 'move').length, 0);
+  const held = stage.lease(m);
+  test.equal(held?.chargedBytes, plusTenth(21 * GiB));
+  test.end();
+});
+
+t.test('B62: what is resident does not queue behind somebody else’s load', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker({ model: 'a' });
+  const a = stage.resident(worker, 'a', 8 * GiB);
+  const other = stage.worker();
+  stage.resident(other, 'c', 8 * GiB);
+  stage.use(worker, a, 1);
+  stage.pass(5_000);
+  stage.sample();
+  stage.ask(stage.session('holder'), 'b', 12 * GiB);
+  const client = stage.session();
+  for (let index = 0; index < 20; index++) {
+    test.equal(only(stage.place(client, 'a').effects, 'placed').worker, worker, 'in its own step');
+    test.equal(only(stage.ask(worker, 'a', 8 * GiB, { lease: a }).effects, 'grant').lease, a);
+  }
+  test.end();
+});
+
+t.test('B64: cancelled requests are never loaded for; what was freed for them is free', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const holder = stage.session('holder');
+  const a = stage.resident(holder, 'a', 16 * GiB, { policy: { pinned: true } });
+  const bs = [stage.session('holder'), stage.session('holder')];
+  const first = stage.ask(bs[0]!, 'b', 10 * GiB);
+  const c = stage.ask(stage.session('holder'), 'c', 10 * GiB);
+  const second = stage.ask(bs[1]!, 'b', 10 * GiB);
+  stage.send({ type: 'request_cancelled', generation: bs[0]!, request: first.request });
+  stage.send({ type: 'request_cancelled', generation: bs[1]!, request: second.request });
+  stage.take(holder, -16 * GiB);
+  const grant = only(stage.release(holder, a), 'grant');
+  test.equal(grant.request, c.request);
+  stage.send({ type: 'request_cancelled', generation: bs[0]!, request: first.request });
+  test.equal(stage.view().waiting.length, 0);
+  test.equal(stage.cardView().holdBytes, 0);
+  test.end();
+});
+
+t.test('D21: a drain that nobody waits for any more is taken back; the worker’s answer ends it either way', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const a = stage.resident(worker, 'a', 14 * GiB);
+  stage.pass(5_000);
+  stage.use(worker, a, 1);
+  stage.sample();
+  const holder = stage.session('holder');
+  const asked = stage.ask(holder, 'b', 12 * GiB, { class: 'interactive' });
+  const drain = only(stage.pass(1_000), 'move');
+  stage.answer(drain, { kind: 'draining', inFlight: 1 });
+  const cancelled = stage.send({ type: 'request_cancelled', generation: holder, request: asked.request });
+  test.equal(only(cancelled, 'cancel_command').command, drain.command);
+  stage.answer(drain, { kind: 'failed', code: 'request_cancelled', message: 'not begun', residentBytes: 14 * GiB });
+  test.match(stage.lease(a), { state: 'resident', chargedBytes: plusTenth(14 * GiB) });
+  test.end();
+});
+
+t.test('B65, B77: one load belongs to the model: ten requests and a retry join it, one worker is spawned, one lease is charged', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const clients = Array.from({ length: 10 }, () => stage.session());
+  const effects = clients.flatMap((client) => stage.place(client, 'cold').effects);
+  const spawned = only(effects, 'spawn');
+  test.equal(all(stage.ready(spawned.generation), 'placed').length, 10);
+  const first = stage.ask(spawned.generation, 'cold', 8 * GiB);
+  const lease = only(first.effects, 'grant').lease;
+  stage.begin(spawned.generation, lease);
+  stage.pass(31_000);
+  test.equal(only(stage.place(clients[0]!, 'cold').effects, 'placed').worker, spawned.generation, 'the second try joins');
+  const waiting = new Stage();
+  waiting.card();
+  waiting.truth().foreignBytes = 20 * GiB;
+  waiting.sample();
+  const holder = waiting.session('holder');
+  const one = waiting.ask(holder, 'm', 8 * GiB, { class: 'background', deadlineMs: 5_000 });
+  waiting.ask(holder, 'm', 8 * GiB, { class: 'interactive', deadlineMs: 60_000, request: one.request });
+  test.match(waiting.view().waiting, [{ request: one.request, class: 'interactive' }], 'the same id only raises class and deadline');
+  test.equal(only(waiting.ask(holder, 'm', 8 * GiB).effects, 'deny').code, 'model_loading_elsewhere', 'another id for the same model is refused');
+  test.equal(all(waiting.pass(6_000), 'deny').length, 0, 'the later deadline counts');
+  waiting.truth().foreignBytes = 0;
+  test.equal(all(waiting.pass(1_000), 'grant').length, 1);
+  test.equal(waiting.ask(holder, 'm', 8 * GiB, { request: one.request }).effects.length, 0, 'sent again after its answer it is not answered twice');
+  test.end();
+});
+
+t.test('B67: two models that exclude each other take turns: never both, none cut, few swaps', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const workers = { a: stage.worker({ model: 'a' }), b: stage.worker({ model: 'b' }) };
+  const leases: Record<string, string> = {};
+  let swaps = 0;
+  const evictions = stage.effects.length;
+  for (const model of ['a', 'b', 'a', 'b'] as const) {
+    const worker = workers[model];
+    if (stage.lease(leases[model] ?? '')?.state !== 'resident') {
+      const asked = stage.ask(worker, model, 14 * GiB, { class: 'interactive' });
+      let effects = [...asked.effects, ...(all(asked.effects, 'grant').length > 0 ? [] : stage.pass(5_000))];
+      for (const move of all(effects, 'move')) effects = [...effects, ...stage.obey(move)];
+      const grant = only(effects, 'grant');
+      leases[model] = grant.lease;
+      stage.load(worker, grant.lease, 14 * GiB);
+      stage.sample();
+      swaps++;
+    }
+    test.equal(stage.view().leases.filter((lease) => lease.state === 'resident').length, 1);
+    stage.use(worker, leases[model] ?? '', 1);
+    const during = stage.pass(2_000);
+    test.equal(all(during, 'move').length, 0);
+    stage.use(worker, leases[model] ?? '', 0);
+  }
+  test.ok(swaps <= 4);
+  test.equal(stage.effects.slice(evictions).filter((effect) => effect.type === 'terminate').length, 0);
+  test.end();
+});
+
+t.test('B68: A B A A C A B C with one model at a time takes at most four loads, and nobody starves', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const order = ['a', 'b', 'a', 'a', 'c', 'a', 'b', 'c'];
+  const calls = new Map<string, number>();
+  for (const model of order) calls.set(model, (calls.get(model) ?? 0) + 1);
+  const workers = new Map(['a', 'b', 'c'].map((model) => [model, stage.worker({ model })]));
+  const startUs = stage.nowUs;
+  const asked = new Map(['a', 'b', 'c'].map((model) => [model, stage.ask(workers.get(model)!, model, 14 * GiB, { deadlineMs: 200_000 })]));
+  let effects = [...asked.values()].flatMap((request) => request.effects);
+  let loads = 0;
+  for (let round = 0; round < 6 && calls.size > 0; round++) {
+    for (const move of all(effects, 'move')) effects = [...effects, ...stage.obey(move)];
+    const grant = all(effects, 'grant')[0];
+    if (grant === undefined) {
+      effects = stage.pass(1_000);
+      continue;
+    }
+    const model = [...workers].find(([, worker]) => worker === grant.generation)![0];
+    stage.begin(grant.generation, grant.lease);
+    stage.pass(20_000);
+    stage.take(grant.generation, 14 * GiB);
+    stage.report(grant.generation, grant.lease, 'resident', 14 * GiB, { parts: [weights(14 * GiB)] });
+    loads++;
+    const runs = calls.get(model) ?? 0;
+    stage.use(grant.generation, grant.lease, 1, runs - 1);
+    effects = stage.pass(runs * 1_000);
+    // Calls older than the waiter finish behind a shut door: all of them came at the same time.
+    for (const drain of all(effects, 'move')) stage.answer(drain, { kind: 'draining', inFlight: 1 });
+    effects = [...effects, ...stage.use(grant.generation, grant.lease, 0)];
+    calls.delete(model);
+    effects = [...effects, ...stage.pass(2_500)];
+  }
+  test.equal(calls.size, 0);
+  test.ok(loads <= 4, `${String(loads)} loads`);
+  test.ok(stage.nowUs - startUs < 100_000_000);
+  test.end();
+});
+
+t.test('B73: a loading or streaming model is never a victim; the requester waits, or is denied at its deadline', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const a = stage.granted(worker, 'a', 14 * GiB);
+  stage.begin(worker, a);
+  const holder = stage.session('holder');
+  const first = stage.ask(holder, 'b', 12 * GiB, { deadlineMs: 10_000 });
+  const whileLoading = [...first.effects, ...stage.pass(11_000)];
+  test.equal(all(whileLoading, 'move').length, 0);
+  test.equal(only(whileLoading, 'deny').code, 'deadline_passed');
+  stage.take(worker, 14 * GiB);
+  stage.report(worker, a, 'resident', 14 * GiB, { parts: [weights(14 * GiB)] });
+  stage.use(worker, a, 1);
+  stage.sample();
+  const second = stage.ask(holder, 'b', 12 * GiB, { deadlineMs: 60_000, class: 'normal' });
+  const streaming = [...second.effects, ...stage.pass(30_000)];
+  test.ok(all(streaming, 'move').every((move) => move.when === 'drained'), 'at most its door is shut');
+  test.equal(all(streaming, 'terminate').length, 0);
+  const victims = explainRecords(stage.core, { count: 500 }).flatMap((record) => record.victims);
+  test.ok(victims.every((victim) => victim.passedOver !== null || victim.action === 'wait_drain'));
+  test.end();
+});
+
+t.test('B74: (a) a model just loaded is not evicted before its request has attached; (b) after the command it is evicting and nothing else', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const a = stage.resident(worker, 'a', 14 * GiB);
+  const early = stage.ask(stage.session('holder'), 'b', 12 * GiB);
+  test.equal(all(early.effects, 'move').length, 0, 'minimum residency');
+  stage.use(worker, a, 1);
+  stage.use(worker, a, 0);
+  const move = only(stage.pass(3_000), 'move');
+  test.equal(move.lease, a);
+  const place = stage.place(stage.session(), 'a');
+  test.equal(all(place.effects, 'placed').length + all(place.effects, 'wait').length, 1, 'queued, not refused');
+  const late = stage.use(worker, a, 0, 2);
+  test.equal(all(late, 'cancel_command').length, 0, 'no request undoes it');
+  test.end();
+});
+
+t.test('B79: a load that always fails after 20 s is tried at most eight times in ten minutes, denied fast in between, and evicts nobody for it', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const neighbour = stage.resident(stage.worker(), 'n', 4 * GiB);
+  const worker = stage.session('holder');
+  let attempts = 0;
+  let denied = 0;
+  const endUs = stage.nowUs + 600_000_000;
+  while (stage.nowUs < endUs) {
+    stage.sample();
+    const { effects } = stage.ask(worker, 'bad', 8 * GiB);
+    const grant = all(effects, 'grant')[0];
+    if (grant !== undefined) {
+      attempts++;
+      stage.begin(worker, grant.lease);
+      stage.pass(20_000);
+      stage.release(worker, grant.lease, 'load_failed', { code: 'load_failed', message: 'always' });
+      continue;
+    }
+    const deny = only(effects, 'deny');
+    denied++;
+    test.equal(deny.code, 'backing_off');
+    test.ok((deny.retryAfterMs ?? 0) > 0);
+    stage.pass(Math.max(1_000, (deny.retryAfterMs ?? 0) / 4));
+  }
+  test.ok(attempts >= 3 && attempts <= 8, `${String(attempts)} attempts`);
+  test.ok(denied > 0);
+  test.equal(stage.lease(neighbour)?.state, 'resident');
+  test.end();
+});
+
+t.test('B79: spawns that fail back off too, and a success forgets', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const client = stage.session();
+  const spawned = only(stage.place(client, 'm').effects, 'spawn');
+  const failed = stage.send({ type: 'spawn_failed', generation: spawned.generation, code: 'spawn_failed', reason: 'no such file' });
+  test.match(only(failed, 'deny'), { code: 'spawn_failed', details: { reason: 'no such file' } });
+  test.equal(stage.chargedBytes(), 0);
+  const soon = only(stage.place(client, 'm').effects, 'deny');
+  test.equal(soon.code, 'backing_off');
+  stage.pass(1_250);
+  stage.sample();
+  const again = only(stage.place(client, 'm').effects, 'spawn');
+  stage.ready(again.generation);
+  const lease = stage.granted(again.generation, 'm', GiB);
+  stage.load(again.generation, lease, GiB);
+  test.equal(all(stage.effects, 'deny').filter((deny) => deny.code === 'backing_off').length, 1);
+  test.end();
+});
+
+t.test('a spawn that is not ready in time is ended, and those who waited for it are told', (test) => {
+  const stage = new Stage({ limits: { spawnTimeoutMs: 5_000 } });
+  stage.card();
+  const client = stage.session();
+  const spawned = only(stage.place(client, 'm').effects, 'spawn');
+  stage.place(stage.session(), 'm');
+  const effects = stage.pass(6_000);
+  test.match(only(effects, 'terminate'), { generation: spawned.generation, cause: 'spawn_timeout' });
+  test.equal(all(effects, 'deny').filter((deny) => deny.code === 'spawn_failed').length, 2);
+  test.end();
+});
+
+t.test('B80: use is an absolute count: lost, repeated and reordered reports leave it right, and a crash ends it', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const a = stage.resident(worker, 'a', GiB);
+  for (let round = 0; round < 100; round++) {
+    stage.use(worker, a, 3);
+    stage.send({ type: 'use_reported', generation: worker, lease: a, seq: 1, inFlight: 9, queued: 9 });
+    stage.use(worker, a, 0);
+  }
+  test.equal(stage.lease(a)?.inFlight, 0);
+  stage.use(worker, a, 5);
+  stage.exit(worker);
+  test.equal(stage.view().leases.length, 0);
+  test.end();
+});
+
+t.test('D22: until the head has a plan or is old, smaller requests pass it; then everything up to its need is kept for it', (test) => {
+  const stage = new Stage();
+  stage.card();
+  stage.resident(stage.session('holder'), 'pinned', 10 * GiB, { policy: { pinned: true } });
+  const head = stage.ask(stage.session('holder'), 'head', 18 * GiB);
+  test.equal(all(stage.ask(stage.session('holder'), 'small', 1 * GiB).effects, 'grant').length, 1, 'passes');
+  test.equal(stage.cardView().holdBytes, 0);
+  stage.pass(2_250);
+  test.equal(stage.cardView().holdBytes > 0, true);
+  const later = stage.ask(stage.session('holder'), 'small too', 1 * GiB);
+  test.equal(all(later.effects, 'grant').length, 0, 'passes no more');
+  stage.send({ type: 'request_cancelled', generation: stage.view().waiting[0]!.generation, request: head.request });
+  test.equal(all(stage.effects.slice(-20), 'grant').some((grant) => grant.request === later.request), true, 'its hold ends with it');
+  test.end();
+});
+
+t.test('bytes freed for a request are kept from everybody behind it until it is granted', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const one = stage.worker();
+  const two = stage.worker();
+  stage.resident(one, 'a', 10 * GiB);
+  stage.resident(two, 'b', 10 * GiB);
+  stage.pass(5_000);
+  stage.sample();
+  const head = stage.ask(stage.session('holder'), 'head', 20 * GiB);
+  const [first, second] = all(head.effects, 'move');
+  stage.obey(first!);
+  const thief = stage.ask(stage.session('holder'), 'thief', 4 * GiB);
+  test.equal(all(thief.effects, 'grant').length, 0);
+  test.ok(stage.cardView().holdBytes >= 10 * GiB);
+  test.equal(only(stage.obey(second!), 'grant').request, head.request);
+  test.end();
+});
+
+t.test('classes, ageing and the longest wait: the higher class first, the aged before it, the longest before all younger', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const pinned = stage.session('holder');
+  const block = stage.resident(pinned, 'pinned', 20 * GiB, { policy: { pinned: true } });
+  const asks = (cls: 'interactive' | 'normal' | 'background', ageMs = 0): number => stage.ask(stage.session('holder'), `${cls}-${String(ageMs)}`, 6 * GiB, { class: cls, ageMs, deadlineMs: 100_000 }).request;
+  const background = asks('background');
+  const normal = asks('normal');
+  const interactive = asks('interactive');
+  const agedNormal = asks('normal', 25_000);
+  const overdue = asks('background', 121_000);
+  const places = new Map(stage.view().waiting.map((waiter) => [waiter.request, waiter.position]));
+  test.same([overdue, agedNormal, interactive, normal, background].map((request) => places.get(request)), [0, 1, 2, 3, 4]);
+  stage.take(pinned, -20 * GiB);
+  const effects = stage.release(pinned, block);
+  test.same(all(effects, 'grant').map((grant) => grant.request), [overdue, agedNormal, interactive]);
+  test.end();
+});
+
+t.test('a request that is asked again with its age gets its old place back (D3)', (test) => {
+  const stage = new Stage();
+  stage.card();
+  stage.resident(stage.session('holder'), 'pinned', 20 * GiB, { policy: { pinned: true } });
+  const young = stage.ask(stage.session('holder'), 'young', 6 * GiB);
+  const again = stage.ask(stage.session('holder'), 'again', 6 * GiB, { ageMs: 5_000 });
+  const places = new Map(stage.view().waiting.map((waiter) => [waiter.request, waiter.position]));
+  test.ok((places.get(again.request) ?? 9) < (places.get(young.request) ?? 0));
+  test.end();
+});
+
+t.test('B101: a placement takes the card where it fits without evicting, else the one of least eviction cost', (test) => {
+  const stage = new Stage();
+  stage.card('GPU-0');
+  stage.card('GPU-1');
+  stage.resident(stage.session('holder'), 'a', 16 * GiB, { device: 'GPU-0' });
+  stage.resident(stage.session('holder'), 'b', 3 * GiB, { device: 'GPU-1' });
+  const spawned = only(stage.place(stage.session(), 'm', { estimateBytes: 15 * GiB }).effects, 'spawn');
+  test.same(spawned.devices, ['GPU-1']);
+  test.equal(all(stage.effects, 'move').length, 0);
+  const deny = only(stage.place(stage.session(), 'huge', { estimateBytes: 30 * GiB }).effects, 'deny');
+  test.equal(deny.code, 'never_fits');
+  test.end();
+});
+
+t.test('D4: a placement queues and evicts for the floor like any request; a worker without models is the cheapest victim', (test) => {
+  const stage = new Stage();
+  stage.card(card0, { totalBytes: 4 * GiB, floorBytes: GiB });
+  const idle = stage.worker({ floorBytes: GiB, model: 'old' });
+  const lease = stage.resident(idle, 'old', MiB);
+  stage.take(idle, -MiB);
+  stage.release(idle, lease);
+  const busy = stage.session('holder');
+  stage.granted(busy, 'm', Math.floor(1.5 * GiB));
+  stage.pass(61_000);
+  stage.sample();
+  const client = stage.session();
+  const placed = stage.place(client, 'new', { engine: 'python' });
+  test.equal(all(placed.effects, 'spawn').length, 0, 'its floor does not fit');
+  test.equal(all(stage.effects, 'terminate').filter((end) => end.generation === idle).length, 1);
+  const spawned = all(stage.exit(idle), 'spawn');
+  test.equal(spawned.length, 1, 'the floor of the idle worker made room');
+  test.end();
+});
+
+t.test('a placement joins a worker that has room, up to the models that its engine may host', (test) => {
+  const stage = new Stage({ modelsPerWorker: 2 });
+  stage.card();
+  const client = stage.session();
+  const first = only(stage.place(client, 'a').effects, 'spawn');
+  stage.ready(first.generation);
+  test.equal(only(stage.place(client, 'b').effects, 'placed').worker, first.generation);
+  test.equal(all(stage.place(client, 'c').effects, 'spawn').length, 1);
+  test.end();
+});
+
+t.test('a client that is gone leaves nothing behind: its requests end, a spawn for it may stay idle and ends by itself', (test) => {
+  const stage = new Stage({ limits: { workerIdleMs: 5_000, ticketTtlMs: 5_000 } });
+  stage.card();
+  const client = stage.session();
+  const spawned = only(stage.place(client, 'm').effects, 'spawn');
+  stage.send({ type: 'session_closed', generation: client, reason: 'end of file' });
+  test.equal(stage.view().waiting.length, 0);
+  test.equal(all(stage.ready(spawned.generation), 'placed').length, 0);
+  test.match(only(stage.pass(12_000), 'terminate'), { generation: spawned.generation, cause: 'idle' });
+  test.end();
+});
+
+t.test('evict and pin by name: confirmed with the bytes freed, refused with the reason, bounded by their deadline', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const a = stage.resident(worker, 'a', 6 * GiB);
+  const client = stage.session();
+  const evict = (request: number, model: string, deadlineMs = 10_000): Effect[] => stage.send({ type: 'evict_requested', generation: client, request, model, target: 'none', deadlineMs });
+  test.equal(only(evict(1, 'nobody'), 'fail').code, 'model_unknown');
+  stage.send({ type: 'pin_requested', generation: client, request: 2, model: 'a', pinned: true });
+  test.equal(only(evict(3, 'a'), 'fail').code, 'pinned');
+  test.equal(stage.lease(a)?.pinned, true);
+  test.equal(only(stage.send({ type: 'pin_requested', generation: client, request: 4, model: 'a', pinned: false }), 'acknowledge').request, 4);
+  stage.use(worker, a, 1);
+  const move = only(evict(5, 'a'), 'move');
+  test.equal(move.when, 'drained');
+  stage.answer(move, { kind: 'draining', inFlight: 1 });
+  test.equal(only(stage.pass(11_000), 'fail').code, 'deadline_passed');
+  stage.use(worker, a, 0);
+  test.equal(all(evict(6, 'a'), 'move').length, 0, 'the command under way serves it too');
+  test.match(only(stage.obey(move), 'report_evicted'), { request: 6, freedBytes: 6 * GiB });
+  test.match(only(evict(7, 'a'), 'report_evicted'), { request: 7, freedBytes: 0 });
+  test.end();
+});
+
+t.test('a jump between two rungs of the truth ladder evicts nobody on the jump alone (R29)', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  stage.resident(worker, 'a', 8 * GiB);
+  stage.pass(5_000);
+  stage.sample();
+  stage.samples = false;
+  const read = (usedBytes: number): Effect[] => stage.send({ type: 'sampled', device: card0, takenAtUs: stage.nowUs, usedBytes, totalBytes: 24 * GiB, truth: 'nvidia-smi', processes: [{ generation: worker, usedBytes: 8 * GiB }] });
+  read(20 * GiB);
+  const asked = stage.ask(stage.session('holder'), 'b', 6 * GiB);
+  test.equal(all(asked.effects, 'move').length, 0);
+  test.equal(all(read(20 * GiB), 'move').length, 1, 'a second reading that says the same is believed');
+  test.end();
+});
