@@ -23,7 +23,7 @@ export function parseBytes(text: string, field: string, minimumBytes = 0): numbe
   const match = sizePattern.exec(text);
   const bytes = match === null ? Number.NaN : Number(match[1]) * (unitBytes[match[2] ?? ''] ?? Number.NaN);
   if (!Number.isSafeInteger(bytes) || bytes < minimumBytes) {
-    throw new LeaseholdError('bytes_invalid', { field, value: JSON.stringify(text.slice(0, 64)), minimum: minimumBytes });
+    throw new LeaseholdError('bytes_invalid', { field, value: JSON.stringify(text.slice(0, 64)), minimum: minimumBytes, maximum: Number.MAX_SAFE_INTEGER });
   }
   return bytes;
 }

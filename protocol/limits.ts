@@ -63,6 +63,8 @@ export const defaultLimits = {
   leasesMax: 100_000,
   /** A grant not confirmed by `loading` within this is recalled. */
   grantConfirmMs: 10_000,
+  /** A load, once begun, may take this long, whatever signs of life its process gives; then the process is ended. */
+  loadTimeoutMs: 1_800_000,
   /** A sample older than this is not used for any grant. */
   sampleMaxAgeMs: 2_000,
   /** How often an idle card is sampled; waiting requests are sampled for at once. */
@@ -153,6 +155,7 @@ export const limitRelations: readonly LimitRelation[] = [
   relation(['commandAnswerMs', 'moveTimeoutMs'], 'commandAnswerMs <= moveTimeoutMs', (l) => l.commandAnswerMs <= l.moveTimeoutMs),
   relation(['confirmQuietAfterMs', 'releaseConfirmMs'], 'confirmQuietAfterMs < releaseConfirmMs', (l) => l.confirmQuietAfterMs < l.releaseConfirmMs),
   relation(['grantConfirmMs', 'requestDeadlineMs'], 'grantConfirmMs < requestDeadlineMs', (l) => l.grantConfirmMs < l.requestDeadlineMs),
+  relation(['grantConfirmMs', 'loadTimeoutMs'], 'grantConfirmMs < loadTimeoutMs', (l) => l.grantConfirmMs < l.loadTimeoutMs),
   relation(['backoffFirstMs', 'backoffLastMs'], 'backoffFirstMs <= backoffLastMs', (l) => l.backoffFirstMs <= l.backoffLastMs),
   relation(['residencyFlushMs', 'heartbeatIntervalMs', 'heartbeatMissesMax'], 'residencyFlushMs < heartbeatIntervalMs * heartbeatMissesMax', (l) => l.residencyFlushMs < l.heartbeatIntervalMs * l.heartbeatMissesMax),
 ];

@@ -8,7 +8,7 @@ import { isBytes } from './headroom.js';
 import { giveBack } from './lease-events.js';
 import { enterLease, setState, wasLease } from './lease-store.js';
 import { newCharge, setCharged, setResident } from './ledger.js';
-import { attach } from './model.js';
+import { attachLease } from './model.js';
 import { mustLease } from './must.js';
 import { overLease, setOver } from './overshoot.js';
 import { chargeFor } from './need.js';
@@ -68,7 +68,7 @@ function adopt(core: Core, process: Process, state: ModelState): Lease | null {
   chargeFloor(core, card, process.generation, process.engine);
   const lease = strayLease(core, card, process, state);
   enterLease(core, card, lease);
-  attach(core, process, state.model, null);
+  attachLease(core, process, lease);
   setCharged(core, lease.charge, state.residentBytes);
   setResident(core, lease.charge, state.residentBytes);
   setState(core, lease, 'resident');
@@ -97,6 +97,6 @@ function strayLease(core: Core, card: Card, process: Process, state: ModelState)
     inFlight: state.inFlight, queued: 0, busyUntilUs: 0, avoidUntilUs: 0,
     grantedUs: core.attendedUs, loadedUs: core.attendedUs, lastUsedUs: core.attendedUs, lastUsedAtUs: core.nowUs,
     strikes: 0, partialFailed: false, foreignAtGrantBytes: strangersBytes(card), grantRequest: null, idleBytes: 0, unsettled: false, over: false,
-    recallCommand: null, commands: [], job: null, release: null,
+    recallCommand: null, commands: [], wishes: null, job: null, release: null,
   };
 }

@@ -9,12 +9,11 @@ import type { CoreEvent } from './events.js';
 import { withHeadroom } from './headroom.js';
 import { cancelDrain, dropJob, nextRung, strike } from './ladder.js';
 import { askModels } from './lease-events.js';
-import { reindex } from './lease-store.js';
 import { setOver } from './overshoot.js';
 import { beginRelease } from './release.js';
 import { count, explain, inWords } from './report.js';
 import type { Command, Core, Job, Lease } from './state.js';
-import { failWish } from './evict-progress.js';
+import { failWishes } from './evict-progress.js';
 
 type Answered = Extract<CoreEvent, { type: 'command_answered' }>;
 type Answer = Answered['answer'];
@@ -109,6 +108,8 @@ function onBusy(core: Core, lease: Lease, job: Job, inFlight: number): void {
   count(core, 'busyAnswers');
   lease.strikes = 0;
   lease.busyUntilUs = inMs(core, core.options.limits.commandAnswerMs);
+  // Not even its door could be shut: asked again at once, it would say so again at the speed of the wire.
+  if (job.when === 'drained') lease.avoidUntilUs = lease.busyUntilUs;
   dropJob(core, lease);
   // A wish to evict waits for the calls to end; a plan or an idle model's time-to-live looks again.
   explain(core, { verdict: 'evicting', text: `${lease.model} is in use (${String(inFlight)} inside) and was not evicted (${job.cause})`, generation: lease.generation, model: lease.model, device: lease.device });
@@ -158,7 +159,7 @@ export function jobOverdue(core: Core, lease: Lease): void {
       strike(core, lease, job, 'the command was not answered');
       return;
     case 'draining':
-      failDrainWishes(core, lease);
+      failWishes(core, lease, 'busy', { model: lease.model, inFlight: String(lease.inFlight) });
       cancelDrain(core, lease, job);
       return;
     case 'moving':
@@ -168,11 +169,4 @@ export function jobOverdue(core: Core, lease: Lease): void {
       strike(core, lease, job, 'the command could not be taken back');
       return;
   }
-}
-
-function failDrainWishes(core: Core, lease: Lease): void {
-  for (const wish of core.evictRequests.values()) {
-    if (wish.pending.has(lease.id)) failWish(core, wish, 'busy', { model: lease.model, inFlight: String(lease.inFlight) });
-  }
-  reindex(core, lease);
 }

@@ -55,7 +55,7 @@ function newCard(event: Added): Card {
     foreignBytes: null, strangersBytes: null, foreignBaseBytes: 0,
     sampleWantedAtUs: null, sampleAskedAtUs: null, sampleAskedUs: 0,
     seats: new Map(), leases: new Set(), unsampled: new Map(),
-    loading: new Set(), jobs: new Set(), releasing: new Set(), quarantined: new Set(), returning: new Map(), ending: new Set(),
+    loading: new Set(), jobs: new Set(), wished: new Set(), releasing: new Set(), quarantined: new Set(), returning: new Map(), ending: new Set(),
     spawning: 0, loadToken: null, lastMotionAtUs: 0, quietWantedUs: null,
     queue: { interactive: [], normal: [], background: [] },
     planEpoch: 0,

@@ -15,6 +15,7 @@ export type TerminateCause =
   | 'command_failed'
   | 'misbehaved'
   | 'spawn_timeout'
+  | 'load_timeout'
   | 'shutdown';
 
 export type Effect =

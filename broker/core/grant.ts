@@ -5,7 +5,7 @@ import { chargeFloor } from './floors.js';
 import { considerIdle } from './idle.js';
 import { setCharged } from './ledger.js';
 import { openLease, reindex, setState } from './lease-store.js';
-import { attach } from './model.js';
+import { attachLease } from './model.js';
 import { mustProcess } from './must.js';
 import { extendedLease, extendedParts, leaseNeedBytes, shownNeed } from './need.js';
 import { count, emit, explain, inWords, noteAnswered, publish } from './report.js';
@@ -19,7 +19,7 @@ export function grantBudget(core: Core, card: Card, waiter: BudgetWaiter, unveri
   if (waiter.requestedBytes > 0) chargeFloor(core, card, waiter.generation, process.engine);
   const extended = extendedLease(core, waiter);
   const lease = extended ?? openLease(core, card, waiter);
-  if (extended === null) attach(core, process, waiter.model, null);
+  if (extended === null) attachLease(core, process, lease);
   else extend(lease, waiter);
   setCharged(core, lease.charge, lease.charge.chargedBytes + growBytes);
   if (extended === null || lease.state === 'parked') begin(core, lease);

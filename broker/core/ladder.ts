@@ -7,7 +7,7 @@ import { inMs } from './clock.js';
 import { openCommand } from './command.js';
 import type { TerminateCause } from './effects.js';
 import { canPark } from './eviction-plan.js';
-import { failWish } from './evict-progress.js';
+import { failWishes } from './evict-progress.js';
 import { reindex, setState } from './lease-store.js';
 import { mustProcess } from './must.js';
 import { count, emit, explain, inWords, publish } from './report.js';
@@ -78,6 +78,7 @@ export function quarantine(core: Core, lease: Lease, why: string): void {
   if (lease.state === 'quarantined') return;
   lease.job = null;
   lease.release = null;
+  lease.growing = false;
   core.timers.drop('job', lease.id);
   core.timers.drop('release', lease.id);
   core.timers.drop('ttl', lease.id);
@@ -85,9 +86,7 @@ export function quarantine(core: Core, lease: Lease, why: string): void {
   count(core, 'quarantines');
   publish(core, 'quarantined', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, bytes: lease.charge.chargedBytes, why });
   explain(core, { verdict: 'quarantined', text: `${inWords(lease.charge.chargedBytes)} of ${lease.model} on ${lease.device} are quarantined: ${why}`, generation: lease.generation, model: lease.model, device: lease.device });
-  for (const wish of core.evictRequests.values()) {
-    if (wish.pending.has(lease.id)) failWish(core, wish, 'quarantined', { bytes: String(lease.charge.chargedBytes), device: lease.device, reason: why });
-  }
+  failWishes(core, lease, 'quarantined', { bytes: String(lease.charge.chargedBytes), device: lease.device, reason: why });
 }
 
 /** The job is over without its doing; the victim may be chosen again. */

@@ -7,7 +7,7 @@ import { closeCommand, openCommand } from './command.js';
 import type { CoreEvent } from './events.js';
 import { endProcess, strikesMax } from './ladder.js';
 import { setCharged, setResident } from './ledger.js';
-import { reindex, setState, setUse, wasLease } from './lease-store.js';
+import { reindex, setState, setUse, wasLease, watchLoad } from './lease-store.js';
 import { modelOf } from './model.js';
 import { mustCard, mustProcess } from './must.js';
 import { chargeFor, sumOf } from './need.js';
@@ -48,6 +48,7 @@ export function onLoadBegun(core: Core, event: Extract<CoreEvent, { type: 'load_
   }
   core.timers.drop('grant_confirm', lease.id);
   if (lease.state === 'granted') setState(core, lease, 'loading');
+  else if (lease.growing) watchLoad(core, lease);
   // Measured anew at the start of the load, so that a race lost to a stranger is known as one (B115).
   wantSample(core, mustCard(core, lease.device), core.nowUs);
 }
@@ -93,6 +94,21 @@ export function recall(core: Core, lease: Lease): void {
   core.timers.set('grant_confirm', lease.id, inMs(core, core.options.limits.grantConfirmMs));
   count(core, 'recalls');
   emit(core, { type: 'recall', generation: lease.generation, command, lease: lease.id });
+}
+
+/** A load has not ended in its time, though its process lives: the process is ended (a holder's lease quarantined), and its bytes come back. */
+export function loadOverdue(core: Core, lease: Lease): void {
+  if (lease.state !== 'loading') {
+    if (!lease.growing) return;
+    lease.growing = false;
+    reindex(core, lease);
+    return;
+  }
+  const why = `loading ${lease.model} has not ended within ${String(core.options.limits.loadTimeoutMs)} ms`;
+  count(core, 'loadTimeouts');
+  explain(core, { verdict: 'escalated', text: `${lease.model}: ${why}`, generation: lease.generation, model: lease.model, device: lease.device });
+  if (mustProcess(core, lease.generation).role === 'holder') failed(core, lease.model, lease.device, why, msSince(core, lease.grantedUs));
+  endProcess(core, lease, 'load_timeout', why);
 }
 
 /** What a model holds now. */

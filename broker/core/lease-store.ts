@@ -1,12 +1,13 @@
 /** Leases in the ledger: opened, indexed anew after each change, closed. One function changes a state's consequences. */
 import { strangersBytes } from './available.js';
-import { detach, modelOf } from './model.js';
+import { inMs } from './clock.js';
+import { detachLease, modelOf } from './model.js';
 import { must, mustCard } from './must.js';
 import { dropCharge, newCharge, seatOf, setFlux } from './ledger.js';
 import { considerIdle } from './idle.js';
 import type { BudgetWaiter, Card, Core, Lease, LeaseState } from './state.js';
 
-const leaseTimers = ['grant_confirm', 'job', 'release', 'ttl'] as const;
+const leaseTimers = ['grant_confirm', 'load', 'job', 'release', 'ttl', 'wish'] as const;
 
 export function openLease(core: Core, card: Card, waiter: BudgetWaiter): Lease {
   const id = `${core.options.bootId}-l${String(core.nextLease++)}`;
@@ -24,7 +25,7 @@ export function openLease(core: Core, card: Card, waiter: BudgetWaiter): Lease {
     residencySeq: -1, useSeq: -1, inFlight: 0, queued: 0, busyUntilUs: 0, avoidUntilUs: 0,
     grantedUs: core.attendedUs, loadedUs: core.attendedUs, lastUsedUs: core.attendedUs, lastUsedAtUs: core.nowUs,
     strikes: 0, partialFailed: false, foreignAtGrantBytes: strangersBytes(card), grantRequest: waiter.request, idleBytes: 0, unsettled: false, over: false,
-    recallCommand: null, commands: [], job: null, release: null,
+    recallCommand: null, commands: [], wishes: null, job: null, release: null,
   };
   enterLease(core, card, lease);
   return lease;
@@ -44,7 +45,14 @@ export function enterLease(core: Core, card: Card, lease: Lease): void {
 /** Moves a lease to a state and draws every consequence for the indexes. */
 export function setState(core: Core, lease: Lease, state: LeaseState): void {
   lease.state = state;
+  if (state !== 'loading') core.timers.drop('load', lease.id);
+  else if (!core.timers.has('load', lease.id)) watchLoad(core, lease);
   reindex(core, lease);
+}
+
+/** A load holds its card's bytes, and perhaps the load token, for so long and no longer: signs of life of its process do not extend it. */
+export function watchLoad(core: Core, lease: Lease): void {
+  core.timers.set('load', lease.id, inMs(core, core.options.limits.loadTimeoutMs));
 }
 
 /** Brings a lease's card indexes into line with its state; call after any change of state, use, pin, job or release. */
@@ -63,6 +71,8 @@ export function reindex(core: Core, lease: Lease): void {
   if (!loads && card.loadToken === lease.id) {
     card.loadToken = null;
     card.planEpoch++;
+    // What was to be evicted waited for it (B14).
+    for (const id of card.wished) core.touched.add(id);
   }
   const idleBytes = isIdle(lease) && !lease.pinned ? lease.charge.chargedBytes : 0;
   if (idleBytes > lease.idleBytes) card.planEpoch++;
@@ -111,12 +121,13 @@ export function closeLease(core: Core, lease: Lease): void {
   core.over.delete(lease.id);
   core.touched.delete(lease.id);
   card.leases.delete(lease.id);
+  card.wished.delete(lease.id);
   card.seats.get(lease.generation)?.leases.delete(lease.id);
   core.timers.dropAll(lease.id, leaseTimers);
   const process = core.processes.get(lease.generation);
   if (process !== undefined) {
     process.leases.delete(lease.id);
-    detach(core, process, lease.model, 'lease');
+    detachLease(core, process, lease);
     considerIdle(core, process);
   }
 }

@@ -32,28 +32,46 @@ function forgetOld(core: Core): void {
   }
 }
 
-/** The process hosts the model (one lease more), or is promised it until a moment. */
-export function attach(core: Core, process: Process, key: string, promisedUntilUs: number | null): void {
-  const entry = process.models.get(key) ?? { leases: 0, promisedUntilUs: null };
-  if (promisedUntilUs === null) {
-    entry.leases++;
+/** The process hosts the model of one lease more. */
+export function attachLease(core: Core, process: Process, lease: Lease): void {
+  const entry = process.models.get(lease.model);
+  if (entry === undefined) process.models.set(lease.model, { leases: [lease.id], promisedUntilUs: null });
+  else {
+    entry.leases.push(lease.id);
+    if (entry.promisedUntilUs !== null) core.timers.drop('assignment', assignmentKey(process.generation, lease.model));
     entry.promisedUntilUs = null;
-    core.timers.drop('assignment', assignmentKey(process.generation, key));
-  } else {
-    entry.promisedUntilUs = promisedUntilUs;
-    core.timers.set('assignment', assignmentKey(process.generation, key), promisedUntilUs);
   }
-  process.models.set(key, entry);
+  modelOf(core, lease.model).hosts.add(process.generation);
+}
+
+/** The process is promised a model until a moment: somebody may come with a ticket. */
+export function promise(core: Core, process: Process, key: string, untilUs: number): void {
+  const entry = process.models.get(key);
+  if (entry === undefined) process.models.set(key, { leases: [], promisedUntilUs: untilUs });
+  else entry.promisedUntilUs = untilUs;
+  core.timers.set('assignment', assignmentKey(process.generation, key), untilUs);
   modelOf(core, key).hosts.add(process.generation);
 }
 
-/** One lease fewer, or (`promise`) the promise is void. */
-export function detach(core: Core, process: Process, key: string, what: 'lease' | 'promise'): void {
+/** One lease fewer. */
+export function detachLease(core: Core, process: Process, lease: Lease): void {
+  const entry = process.models.get(lease.model);
+  if (entry === undefined) return;
+  const place = entry.leases.indexOf(lease.id);
+  if (place >= 0) entry.leases.splice(place, 1);
+  leaveModel(core, process, lease.model, entry);
+}
+
+/** Nobody came with the ticket. */
+export function breakPromise(core: Core, process: Process, key: string): void {
   const entry = process.models.get(key);
   if (entry === undefined) return;
-  if (what === 'lease') entry.leases--;
-  else entry.promisedUntilUs = null;
-  if (entry.leases > 0 || entry.promisedUntilUs !== null) return;
+  entry.promisedUntilUs = null;
+  leaveModel(core, process, key, entry);
+}
+
+function leaveModel(core: Core, process: Process, key: string, entry: { readonly leases: readonly string[]; readonly promisedUntilUs: number | null }): void {
+  if (entry.leases.length > 0 || entry.promisedUntilUs !== null) return;
   process.models.delete(key);
   core.models.get(key)?.hosts.delete(process.generation);
 }

@@ -6,7 +6,7 @@ import { planVictims } from './eviction-plan.js';
 import { chargeFloor } from './floors.js';
 import { considerIdle, isIdleWorker } from './idle.js';
 import { setFlux } from './ledger.js';
-import { attach } from './model.js';
+import { promise } from './model.js';
 import { capacityBytes } from './need.js';
 import { withHeadroom } from './headroom.js';
 import { deny } from './deny.js';
@@ -105,9 +105,9 @@ export function join(core: Core, waiter: PlaceWaiter, process: Process): void {
 
 function attachPromise(core: Core, process: Process, model: string): void {
   const entry = process.models.get(model);
-  if (entry !== undefined && entry.leases > 0) return;
+  if (entry !== undefined && entry.leases.length > 0) return;
   // As long as a ticket to it is good, somebody may come with it.
-  attach(core, process, model, inMs(core, core.options.limits.ticketTtlMs));
+  promise(core, process, model, inMs(core, core.options.limits.ticketTtlMs));
   considerIdle(core, process);
 }
 

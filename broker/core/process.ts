@@ -121,7 +121,9 @@ export function onHeartbeat(core: Core, event: Of<'heartbeat'>): void {
   }
   // Looked at when the timer falls due, so that a sign of life costs nothing.
   process.lastHeartbeatUs = core.attendedUs;
-  if (process.role === 'holder' && process.state === 'suspect' && process.sessionOpen) process.state = 'ready';
+  if (process.role !== 'holder' || process.state !== 'suspect' || !process.sessionOpen) return;
+  process.state = 'ready';
+  for (const id of process.leases) core.touched.add(id);
 }
 
 function watchHeartbeat(core: Core, generation: string, lastUs: number): void {

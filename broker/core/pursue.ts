@@ -71,7 +71,7 @@ function commit(core: Core, card: Card, head: Waiter, seeker: Seeker, plan: Plan
   head.planned = true;
   explain(core, {
     verdict: 'evicting',
-    text: `${head.model} needs ${inWords(shortBytes)} more on ${card.device}: ${String(plan.victims.length)} victim(s) chosen at ${plan.costMs.toFixed(0)} ms`,
+    text: `${head.model} needs ${inWords(shortBytes)} more on ${card.device}: ${plan.victims.length === 1 ? '1 victim' : `${String(plan.victims.length)} victims`} chosen, at an expected cost of ${plan.costMs.toFixed(0)} ms`,
     generation: head.generation, request: head.request, model: head.model, device: card.device, class: head.class, arrivedUs: head.arrivedUs,
     numbers: numbersOf(core, card, shownNeed(core, head)),
     victims: explainVictims(core, card, seeker, plan),

@@ -118,7 +118,7 @@ export function wrongBytes(parts: readonly LeasePart[], peakBytes: number): Refu
 }
 
 export function bytesRefusal(field: string, value: number): Refusal {
-  return { code: 'bytes_invalid', details: { field, value: String(value), minimum: '0' }, text: `${field} is ${String(value)}; the most that can be leased is ${String(leasableBytesMax)}` };
+  return { code: 'bytes_invalid', details: { field, value: String(value), minimum: '0', maximum: String(leasableBytesMax) }, text: `${field} is ${String(value)}; the most that can be leased is ${String(leasableBytesMax)}` };
 }
 
 /** The living process that asks; an unknown one is told that it is stale (B28). */

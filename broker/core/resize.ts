@@ -54,7 +54,7 @@ function shrink(core: Core, lease: Lease, droppedBytes: number, wantedBytes: num
 }
 
 function refuse(core: Core, lease: Lease, sumBytes: number): Refusal | null {
-  if (Number.isNaN(sumBytes)) return { code: 'bytes_invalid', details: { field: 'sum of parts', value: `above ${String(leasableBytesMax)}`, minimum: '0' }, text: 'the sum of parts cannot be leased' };
+  if (Number.isNaN(sumBytes)) return { code: 'bytes_invalid', details: { field: 'sum of parts', value: `above ${String(leasableBytesMax)}`, minimum: '0', maximum: String(leasableBytesMax) }, text: 'the sum of parts cannot be leased' };
   if (lease.state === 'releasing' || lease.state === 'quarantined' || lease.state === 'parked' || (lease.release !== null && lease.release.then !== 'resident')) {
     return { code: 'lease_unknown', details: { lease: lease.id }, text: `lease ${lease.id} is being given back` };
   }

@@ -123,6 +123,8 @@ export interface Card {
   readonly unsampled: Map<string, Charge>;
   readonly loading: Set<string>;
   readonly jobs: Set<string>;
+  /** Leases that an open `evict` request waits for. */
+  readonly wished: Set<string>;
   readonly releasing: Set<string>;
   readonly quarantined: Set<string>;
   readonly returning: Map<string, Returning>;
@@ -219,6 +221,8 @@ export interface Lease {
   recallCommand: number | null;
   /** Commands about it that may still be answered. */
   readonly commands: number[];
+  /** Keys of the open `evict` requests that wait for it, oldest first; null: there has been none. */
+  wishes: Set<string> | null;
   job: Job | null;
   release: Release | null;
 }
@@ -236,7 +240,7 @@ export interface Process {
   lastHeartbeatUs: number;
   readonly leases: Set<string>;
   /** Models it hosts (leases) or has been promised (a placement, until `promisedUntilUs`). */
-  readonly models: Map<string, { leases: number; promisedUntilUs: number | null }>;
+  readonly models: Map<string, { readonly leases: string[]; promisedUntilUs: number | null }>;
   /** Its open requests. */
   readonly requests: Set<string>;
   /** Its requests that were answered last: one sent again while its answer was on the way is one of them. */

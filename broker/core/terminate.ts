@@ -52,7 +52,11 @@ export function terminateWhenIdle(core: Core, process: Process, cause: Terminate
 }
 
 export function hasCalls(core: Core, process: Process): boolean {
-  for (const id of process.leases) if (mustLease(core, id).inFlight > 0) return true;
+  for (const id of process.leases) {
+    const lease = mustLease(core, id);
+    // Calls for a model that is not there yet wait for its load; none runs.
+    if (lease.inFlight > 0 && lease.state !== 'loading') return true;
+  }
   return false;
 }
 

@@ -4,8 +4,8 @@ import { isLedgerOnly, numbersOf } from './available.js';
 import { inMs } from './clock.js';
 import { deny, shortageText } from './deny.js';
 import { considerIdle, isIdleWorker } from './idle.js';
-import { recall } from './lease-events.js';
-import { detach } from './model.js';
+import { loadOverdue, recall } from './lease-events.js';
+import { breakPromise } from './model.js';
 import { mustCard } from './must.js';
 import { shownNeed } from './need.js';
 import { reconsiderOver } from './overshoot.js';
@@ -52,6 +52,12 @@ function fire(core: Core, timer: Timer): void {
       return;
     case 'grant_confirm':
       withOne(core.leases.get(key), (lease) => recall(core, lease));
+      return;
+    case 'load':
+      withOne(core.leases.get(key), (lease) => loadOverdue(core, lease));
+      return;
+    case 'wish':
+      if (core.leases.has(key)) core.touched.add(key);
       return;
     case 'job':
       withOne(core.leases.get(key), (lease) => jobOverdue(core, lease));
@@ -100,7 +106,7 @@ function assignmentOver(core: Core, key: string): void {
   const place = key.indexOf(' ');
   const process = core.processes.get(key.slice(0, place));
   if (process === undefined) return;
-  detach(core, process, key.slice(place + 1), 'promise');
+  breakPromise(core, process, key.slice(place + 1));
   considerIdle(core, process);
 }
 

@@ -15,9 +15,8 @@ export function onEvictRequested(core: Core, event: Extract<CoreEvent, { type: '
   const process = requester(core, event);
   if (process === null) return;
   const leases = leasesOf(core, event.model).filter((lease) => lease.charge.chargedBytes > 0 || event.target === 'none');
-  const details = leases.length > 0 ? null : { model: event.model, known: knownModels(core) };
-  if (details !== null && !core.models.has(event.model)) {
-    emit(core, { type: 'fail', generation: event.generation, request: event.request, code: 'model_unknown', details });
+  if (leases.length === 0 && !core.models.has(event.model)) {
+    emit(core, { type: 'fail', generation: event.generation, request: event.request, code: 'model_unknown', details: { model: event.model, known: knownModels(core) } });
     return;
   }
   if (leases.some((lease) => lease.pinned)) {
@@ -34,23 +33,43 @@ export function onEvictRequested(core: Core, event: Extract<CoreEvent, { type: '
     arrivedAtUs: core.nowUs, deadlineMs: event.deadlineMs, pending: new Set(leases.map((lease) => lease.id)), freedBytes: 0,
   };
   core.evictRequests.set(key, wish);
+  for (const lease of leases) {
+    (lease.wishes ??= new Set()).add(key);
+    mustCard(core, lease.device).wished.add(lease.id);
+    core.touched.add(lease.id);
+  }
   process.requests.add(key);
   core.timers.set('evict_deadline', key, inMs(core, event.deadlineMs));
   count(core, 'evictRequests');
 }
 
-/** Sends what can be sent for every open wish: to leases that are settled, on cards where nothing profiles free memory (B14). */
+/**
+ * Sends what can be sent for the leases that this step touched and a wish waits
+ * for: to settled ones, on cards where nothing profiles free memory (B14). What
+ * cannot be sent now is looked at again when its lease, the load token of its
+ * card or the state of its process changes, or its pause is over.
+ */
 export function pursueWishes(core: Core): void {
-  for (const wish of [...core.evictRequests.values()]) {
-    for (const id of wish.pending) {
-      const lease = mustLease(core, id);
-      if (lease.job !== null || lease.release !== null || lease.avoidUntilUs > core.attendedUs) continue;
-      if (lease.state !== 'resident' && lease.state !== 'parked') continue;
-      const process = core.processes.get(lease.generation);
-      if (lease.growing || mustCard(core, lease.device).loadToken !== null || process?.state !== 'ready' || !process.sessionOpen) continue;
-      startEviction(core, lease, { cause: 'request', when: 'drained', bytes: null, target: lease.state === 'parked' ? 'none' : wish.target, waiterSinceAtUs: wish.arrivedAtUs, beneficiary: null, reason: 'asked for' });
+  for (const id of core.touched) {
+    const lease = core.leases.get(id);
+    if (lease === undefined || lease.wishes === null) continue;
+    for (const key of lease.wishes) {
+      const wish = core.evictRequests.get(key);
+      if (wish !== undefined) pursueWish(core, wish, lease);
+      break;
     }
   }
+}
+
+function pursueWish(core: Core, wish: EvictRequest, lease: Lease): void {
+  if (lease.job !== null || lease.release !== null || lease.growing || (lease.state !== 'resident' && lease.state !== 'parked')) return;
+  const process = core.processes.get(lease.generation);
+  if (mustCard(core, lease.device).loadToken !== null || process?.state !== 'ready' || !process.sessionOpen) return;
+  if (lease.avoidUntilUs > core.attendedUs) {
+    core.timers.set('wish', lease.id, lease.avoidUntilUs);
+    return;
+  }
+  startEviction(core, lease, { cause: 'request', when: 'drained', bytes: null, target: lease.state === 'parked' ? 'none' : wish.target, waiterSinceAtUs: wish.arrivedAtUs, beneficiary: null, reason: 'asked for' });
 }
 
 /** Its deadline has passed: the requester is told; a command under way goes on. */
@@ -86,14 +105,13 @@ export function onPinRequested(core: Core, event: Extract<CoreEvent, { type: 'pi
 function leasesOf(core: Core, model: string): Lease[] {
   const found: Lease[] = [];
   for (const generation of core.models.get(model)?.hosts ?? []) {
-    for (const id of core.processes.get(generation)?.leases ?? []) {
-      const lease = mustLease(core, id);
-      if (lease.model === model) found.push(lease);
-    }
+    for (const id of core.processes.get(generation)?.models.get(model)?.leases ?? []) found.push(mustLease(core, id));
   }
   return found;
 }
 
 function knownModels(core: Core): string {
-  return [...core.models.keys()].slice(0, 32).join(', ');
+  const known: string[] = [];
+  for (const key of core.models.keys()) if (known.push(key) >= 32) break;
+  return known.join(', ');
 }

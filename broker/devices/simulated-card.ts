@@ -188,5 +188,5 @@ export class SimulatedCard implements Rung {
 }
 
 function assertBytes(bytes: number, minimum: number): void {
-  if (!Number.isSafeInteger(bytes) || bytes < minimum) throw new LeaseholdError('bytes_invalid', { field: 'bytes', value: String(bytes), minimum });
+  if (!Number.isSafeInteger(bytes) || bytes < minimum) throw new LeaseholdError('bytes_invalid', { field: 'bytes', value: String(bytes), minimum, maximum: Number.MAX_SAFE_INTEGER });
 }

@@ -167,6 +167,6 @@ export class Holdings {
 function partsOf(options: HoldOptions): readonly LeasePart[] {
   if (options.parts !== undefined) return options.parts;
   const bytes = options.bytes ?? Number.NaN;
-  if (!Number.isSafeInteger(bytes) || bytes < 0) throw new LeaseholdError('bytes_invalid', { field: 'bytes', value: String(options.bytes), minimum: 0 });
+  if (!Number.isSafeInteger(bytes) || bytes < 0) throw new LeaseholdError('bytes_invalid', { field: 'bytes', value: String(options.bytes), minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
   return [{ name: 'held', kind: 'other', bytes, upFront: false }];
 }

@@ -80,7 +80,7 @@ function serve(name: string, options: ModelOptions): Served {
 function checkSpec(name: string, spec: ModelSpec): void {
   const { declaredBytes } = spec;
   if (declaredBytes !== null && !(Number.isSafeInteger(declaredBytes) && declaredBytes > 0)) {
-    throw new LeaseholdError('bytes_invalid', { field: `models.${name}.declaredBytes`, value: String(declaredBytes), minimum: 1 });
+    throw new LeaseholdError('bytes_invalid', { field: `models.${name}.declaredBytes`, value: String(declaredBytes), minimum: 1, maximum: Number.MAX_SAFE_INTEGER });
   }
   const fault = modelSpec().check(spec, '') ?? zeroOf(spec);
   if (fault !== null) throw new LeaseholdError('config_invalid', { path: 'models', where: `${name}.${fault.path.replace('policy.', '')}`, reason: `it must be ${fault.expected}` });

@@ -76,7 +76,7 @@ function reservesOf(cards: readonly CardDescription[], given: OrchestratorOption
 }
 
 function checkReserve(field: string, bytes: number): void {
-  if (!Number.isSafeInteger(bytes) || bytes < 0) throw new LeaseholdError('bytes_invalid', { field, value: String(bytes), minimum: 0 });
+  if (!Number.isSafeInteger(bytes) || bytes < 0) throw new LeaseholdError('bytes_invalid', { field, value: String(bytes), minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 }
 
 function unknownDevice(device: string, cards: readonly CardDescription[]): LeaseholdError {

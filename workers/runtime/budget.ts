@@ -54,6 +54,6 @@ function onDevice(part: LeasePart, device: string): LeasePart {
 }
 
 function checkedBytes(field: string, value: number): number {
-  if (!Number.isSafeInteger(value) || value < 0) throw new LeaseholdError('bytes_invalid', { field, value, minimum: 0 });
+  if (!Number.isSafeInteger(value) || value < 0) throw new LeaseholdError('bytes_invalid', { field, value, minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
   return value;
 }

@@ -137,7 +137,7 @@ export class HeldModel {
   /** Figures that are no byte counts end a load; they would break the ledger's sums later. */
   #assertMeasured(): void {
     const stated = [this.residentBytes, this.hostBytes, ...this.parts.map((part) => part.bytes)];
-    if (!stated.every((bytes) => Number.isSafeInteger(bytes) && bytes >= 0)) throw new LeaseholdError('bytes_invalid', { field: 'hostBytes', value: this.hostBytes, minimum: 0 });
+    if (!stated.every((bytes) => Number.isSafeInteger(bytes) && bytes >= 0)) throw new LeaseholdError('bytes_invalid', { field: 'hostBytes', value: this.hostBytes, minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
   }
 
   async #closeContexts(): Promise<void> {

@@ -217,7 +217,7 @@ t.test('B178: thousands of commands to a worker that reads nothing are bounded; 
   const worker = await playWorker(broker, client);
   await worker.channel.request(readyOf(broker, worker.generation), { timeoutMs: patienceMs });
   const device = broker.devices[0]!.device;
-  const thousands = Array.from({ length: 3 }, (_, thousand) => Array.from({ length: 1_000 }, (_each, n) => `m${String(thousand * 1_000 + n)}`));
+  const thousands = Array.from({ length: 10 }, (_, thousand) => Array.from({ length: 1_000 }, (_each, n) => `m${String(thousand * 1_000 + n)}`));
   for (const thousand of thousands) await Promise.all(thousand.map((model) => hold(worker, device, model)));
   worker.channel.pause();
   const before = residentBytes();

@@ -1,0 +1,123 @@
+/** Nothing waits for ever, and many waiting cost only what changes. */
+import t from 'tap';
+import { headroom, leasableBytesMax } from '../../../broker/core/headroom.js';
+import { all, card0, GiB, MiB, only, plusTenth, Stage, weights, type Happening } from './harness.js';
+import type { Effect } from '../../../broker/core/index.js';
+
+t.test('a load that never ends is ended after loadTimeoutMs, however lively its process; the card and the load token are free again', (test) => {
+  const stage = new Stage({ limits: { loadTimeoutMs: 30_000 } });
+  stage.card();
+  const worker = stage.worker();
+  const other = stage.worker();
+  const hung = stage.granted(worker, 'hung', 9 * GiB, { profiles: true });
+  stage.begin(worker, hung);
+  stage.take(worker, 2 * GiB);
+  stage.report(worker, hung, 'loading', 2 * GiB);
+  stage.use(worker, hung, 1);
+  const waiting = stage.ask(other, 'b', 4 * GiB);
+  test.equal(all(waiting.effects, 'wait').length, 1, 'the token holds everybody else up');
+  test.equal(all(stage.pass(29_000), 'terminate').length, 0);
+  stage.report(worker, hung, 'loading', 3 * GiB);
+  const effects = stage.pass(2_000);
+  test.match(only(effects, 'terminate'), { generation: worker, cause: 'load_timeout' }, 'reports and heartbeats do not extend it, nor do calls that wait for it');
+  test.ok(all(effects, 'explain').some(({ record }) => record.text.includes('loading hung has not ended within 30000 ms')), 'and it is said why');
+  test.equal(only([...stage.exit(worker), ...stage.pass(1_000)], 'grant').generation, other, 'who waited is granted');
+  const again = only(stage.ask(stage.worker(), 'hung', 9 * GiB).effects, 'deny');
+  test.equal(again.code, 'backing_off', 'the model is not tried again at once');
+  test.end();
+});
+
+t.test('a load that ends in time, a resume and a growth each have their own time', (test) => {
+  const stage = new Stage({ limits: { loadTimeoutMs: 30_000 } });
+  stage.card();
+  const worker = stage.worker();
+  const lease = stage.granted(worker, 'a', 9 * GiB);
+  stage.begin(worker, lease);
+  stage.pass(25_000);
+  stage.load(worker, lease, 9 * GiB);
+  test.equal(all(stage.pass(60_000), 'terminate').length, 0, 'a model at rest is not a load');
+  stage.granted(worker, 'a', GiB, { lease, parts: [{ name: 'context:1', kind: 'context', bytes: GiB, upFront: true }] });
+  stage.begin(worker, lease);
+  stage.pass(31_000);
+  test.equal(stage.lease(lease)?.state, 'resident');
+  test.equal(stage.cardView().loadToken, null);
+  stage.sample();
+  test.equal(all(stage.pass(5_000), 'terminate').length, 0, 'a growth without news is taken as settled, its bytes stay charged');
+  test.equal(stage.lease(lease)?.chargedBytes, plusTenth(10 * GiB));
+  test.end();
+});
+
+t.test('a holder whose load never ends is not killed: its bytes are quarantined', (test) => {
+  const stage = new Stage({ limits: { loadTimeoutMs: 30_000 } });
+  stage.card();
+  const holder = stage.session('holder');
+  const lease = stage.granted(holder, 'a', 9 * GiB);
+  stage.begin(holder, lease);
+  stage.take(holder, GiB);
+  const effects = stage.pass(31_000);
+  test.equal(all(effects, 'terminate').length, 0);
+  test.equal(stage.lease(lease)?.state, 'quarantined');
+  test.equal(stage.lease(lease)?.chargedBytes, plusTenth(9 * GiB));
+  test.end();
+});
+
+t.test('wishes to evict go out when what kept them is over: the load token, a pause, the wish before', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const client = stage.session();
+  const worker = stage.worker();
+  const kept = stage.resident(worker, 'kept', 4 * GiB);
+  const measuring = stage.worker();
+  const loads = stage.granted(measuring, 'loads', 4 * GiB, { profiles: true });
+  const evict = (request: number): Effect[] => stage.send({ type: 'evict_requested', generation: client, request, model: 'kept', target: 'none', deadlineMs: 60_000 });
+  test.equal(all([...evict(901), ...evict(902)], 'move').length, 0, 'an engine is measuring free memory');
+  const first = only(stage.load(measuring, loads, 4 * GiB), 'move');
+  test.equal(first.lease, kept);
+  const busy = stage.answer(first, { kind: 'busy', inFlight: 0 });
+  test.equal(all(busy, 'move').length, 0, 'its door cannot be shut now: not asked again at the speed of the wire');
+  const second = only(stage.pass(6_000), 'move');
+  stage.send({ type: 'request_cancelled', generation: client, request: 901 });
+  const done = stage.obey(second);
+  test.match(only([...done, ...stage.pass(1_000)], 'report_evicted'), { request: 902 }, 'the one that was not cancelled is answered');
+  test.equal(stage.lease(kept), undefined);
+  test.end();
+});
+
+t.test('a step costs the same however many wishes are open', (test) => {
+  const stage = new Stage({ modelsPerWorker: 4_000 });
+  stage.card();
+  const client = stage.session();
+  const worker = stage.worker();
+  const asked: Happening[] = [];
+  for (let n = 0; n < 2_000; n++) {
+    stage.resident(worker, `m${String(n)}`, MiB);
+    asked.push({ type: 'evict_requested', generation: client, request: 10_000 + n, model: `m${String(n)}`, target: 'none', deadlineMs: 60_000 });
+  }
+  const moves = asked.map((happening) => only(stage.send(happening), 'move'));
+  const looked = { count: 0 };
+  const { core } = stage;
+  const values = core.evictRequests.values.bind(core.evictRequests);
+  core.evictRequests.values = () => {
+    looked.count++;
+    return values();
+  };
+  for (const move of moves.slice(0, 50)) only([...stage.obey(move), ...stage.sample()], 'report_evicted');
+  test.equal(looked.count, 0, 'nobody walks over all of them');
+  test.equal(core.evictRequests.size, 1_950);
+  stage.exit(worker);
+  test.equal(core.evictRequests.size, 0, 'the end of the process answers them all');
+  test.end();
+});
+
+t.test('a part that no ledger could hold is refused with the true maximum, and that maximum is none too much', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const holder = stage.session('holder');
+  const deny = only(stage.ask(holder, 'm', Number.MAX_SAFE_INTEGER).effects, 'deny');
+  test.match(deny, { code: 'bytes_invalid', details: { value: '9007199254740991', minimum: '0', maximum: String(leasableBytesMax) } });
+  test.ok(BigInt(leasableBytesMax) * BigInt(headroom.numerator) <= BigInt(Number.MAX_SAFE_INTEGER) * BigInt(headroom.denominator));
+  test.equal(only(stage.ask(holder, 'm', leasableBytesMax).effects, 'deny').code, 'never_fits', 'the most that may be asked for is a count like any other');
+  test.equal(only(stage.ask(holder, 'm', 0, { parts: [weights(leasableBytesMax), { ...weights(1), name: 'one' }] }).effects, 'deny').details['maximum'], String(leasableBytesMax));
+  test.equal(stage.chargedBytes(card0), 0);
+  test.end();
+});
