@@ -49,7 +49,10 @@ export function isErrorCode(code: string): code is ErrorCode {
   return Object.hasOwn(errorTable, code);
 }
 
-/** Fills `{name}` from details; a name that is missing stays visible as `?`. */
+/** Fills `{name}` from details; a name that is missing stays visible as `?`. A reason that is a sentence already gets no second full stop. */
 function fill(template: string, details: Readonly<Record<string, string>>): string {
-  return template.replace(/\{(\w+)\}/g, (_, name: string) => details[name] ?? '?');
+  return template.replace(/\{(\w+)\}(\.?)/g, (_, name: string, stop: string) => {
+    const text = details[name] ?? '?';
+    return stop !== '' && name in details && /[.?!…]$/.test(text) ? text : text + stop;
+  });
 }

@@ -1,4 +1,4 @@
-// Runs a compiled entry, after a silent build when one is due: node test/built.mjs dist/ENTRY.js [ARGUMENT ...]
+// Runs a compiled entry, after a build when one is due: node test/built.mjs dist/ENTRY.js [ARGUMENT ...]
 // Nothing but the entry writes to stdout, so its output can be piped.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,6 +12,7 @@ if (entry === undefined) {
 }
 if (isStale()) {
   // The compiler emits in spite of type errors, and one elsewhere in the tree need not stop this entry.
+  console.error('building: this takes half a minute the first time …');
   const { ok, output } = build();
   if (!ok) console.error(`the build failed\n${output}`);
 }

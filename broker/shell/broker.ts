@@ -265,6 +265,7 @@ class RunningBroker implements Broker {
     return {
       broker: { pid: process.pid, socket: this.socketPath },
       workers: this.#workers.describe(),
+      holders: [...this.#sessions].filter(({ role }) => role === 'holder').map(({ generation, identity }) => ({ generation, pid: identity.pid })),
       simulatedCards: this.#cardDesk.facts(),
       ...this.#options.facts?.(),
     };

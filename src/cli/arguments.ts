@@ -19,7 +19,7 @@ export function decimal(text: string | undefined, field: string, minimum: number
 export function duration(text: string | undefined, field: string, minimumMs = 1): number | undefined {
   if (text === undefined) return undefined;
   const ms = parseDurationMs(text);
-  if (ms === null || ms < minimumMs) throw invalid(field, 'must be a duration like 250ms, 30s, 5m or 2h, at most 30d', text);
+  if (ms === null || ms < minimumMs) throw invalid(field, `must be a duration like 250ms, 30s, 5m or 2h, from ${minimumMs}ms to 30d`, text);
   return ms;
 }
 

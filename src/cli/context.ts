@@ -8,6 +8,7 @@ import { exitCodes } from './exit-codes.js';
 import type { Io } from './io.js';
 import { reportError } from './report.js';
 import { createPalette, wantsColour, type Palette } from './terminal/colour.js';
+import { createTerminalLog } from './terminal/log-lines.js';
 
 /** Options every command has. */
 export interface CommonOptions extends Flags {
@@ -57,7 +58,7 @@ export async function openOrchestrator(context: CommandContext, request: OpenOpt
   const config = await loadConfig({ flags, env: io.env, cwd: io.cwd });
   const broker = request.broker === 'auto' ? config.options.broker ?? 'auto' : request.broker;
   const wantsLog = request.logs === true || config.log.file !== null || flags.logLevel !== undefined;
-  const log = wantsLog ? await openLog(config.log) : null;
+  const log = wantsLog ? await openLog(context, config.log) : null;
   const adjust = request.adjust ?? ((given) => given);
   const options = adjust({ ...config.options, broker, ...(log === null ? {} : { log }) });
   try {
@@ -67,9 +68,10 @@ export async function openOrchestrator(context: CommandContext, request: OpenOpt
   }
 }
 
-/** A log to a file or to stderr; null for `silent`. */
-export async function openLog({ level, file }: LoadedConfig['log']): Promise<Log | null> {
+/** A log to a file or to stderr, in words where a person watches it and as JSON elsewhere; null for `silent`. */
+export async function openLog({ io, json, errorPalette }: CommandContext, { level, file }: LoadedConfig['log']): Promise<Log | null> {
   if (level === 'silent') return null;
+  if (file === null && io.stderr.isTerminal && !json) return createTerminalLog(level, io.stderr, errorPalette);
   const { createLog } = await import('../orchestrator/index.js');
   return createLog(level, file ?? 2);
 }

@@ -13,6 +13,7 @@ type Act<Options> = (context: CommandContext, args: readonly unknown[], options:
 const footer = `
 Exit status: 0 done; 1 failed; 2 wrong usage, configuration or input; 3 no
 broker runs; 4 no room, or not in time; 130 ended by Ctrl-C; 143 by SIGTERM.
+An \`up\` that is told to stop, and does, is done: 0.
 Settings: an option beats a LEASEHOLD_* variable, which beats leasehold.yaml,
 which beats the default.`;
 
@@ -77,14 +78,14 @@ function buildProgram(dependencies: Dependencies, done: (code: number) => void):
     .option('-w, --watch', 'draw it again and again until Ctrl-C')
     .option('--interval <duration>', 'how often with --watch (default: 1s)');
   add('evict', 'free a model\'s card bytes once its calls have ended', async () => (await import('./commands/evict.js')).evict)
-    .argument('<model>', 'a name or alias')
+    .argument('<model>', 'a name or alias, or the path of a GGUF file')
     .option('--park', 'keep a copy in host memory where the engine can')
     .option('--deadline <duration>', 'longest to wait, like 30s');
   add('pin', 'never evict a model for another', async () => (await import('./commands/pin.js')).pin)
-    .argument('<model>', 'a name or alias')
+    .argument('<model>', 'a name or alias, or the path of a GGUF file')
     .option('--off', 'evict it again when room is needed');
   add('explain', 'why: each decision with the numbers that made it', async () => (await import('./commands/explain.js')).explain)
-    .argument('[about]', 'a record\'s id, or a model; left out: the latest')
+    .argument('[about]', 'a record\'s id, or a model as above; left out: the latest')
     .option('-c, --count <number>', 'how many, newest first (default: 1)');
   add('demo', 'three small models take turns on a simulated card that holds two', async () => (await import('./demo/demo.js')).demo);
   for (const command of program.commands) addCommonOptions(command);

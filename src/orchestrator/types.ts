@@ -99,6 +99,8 @@ export interface ServedModel {
 export interface LedgerState extends LedgerView {
   readonly broker: { readonly pid: number; readonly socket: string };
   readonly workers: readonly { readonly generation: string; readonly engine: string; readonly pid: number | null; readonly threads: number }[];
+  /** Attached processes that may hold leases. */
+  readonly holders: readonly { readonly generation: string; readonly pid: number }[];
   /** Simulated cards as they read themselves: `oomRefusals`, `peakUsedBytes`, `usedBytes`. */
   readonly simulatedCards: readonly { readonly device: string; readonly totalBytes: number; readonly usedBytes: number; readonly peakUsedBytes: number; readonly oomRefusals: number }[];
 }

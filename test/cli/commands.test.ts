@@ -1,5 +1,5 @@
 // Every command against an orchestrator without processes: what it asks for, what it says to people and programs, how it ends.
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
@@ -62,12 +62,15 @@ t.test('the command line', async (t) => {
       [['run', 'm', 'p', '--temperature', 'hot'], /--temperature: must be a number from 0 to 100, not "hot"/, /.+/],
       [['run', 'm', 'p', '--max-tokens', '0'], /--max-tokens: must be a whole number from 1/, /.+/],
       [['run', 'm', 'p', '--deadline', 'soon'], /--deadline: must be a duration like/, /.+/],
+      [['run', 'm', 'p', '--deadline', '-5s'], /--deadline: must be a duration like.*, not "-5s"/, /.+/],
+      [['run', 'm', 'p', '--deadline=-1'], /--deadline: must be a duration like.*, not "-1"/, /.+/],
+      [['evict', 'm', '--deadline', '0'], /--deadline: must be a duration like.*, from 1ms to 30d, not "0"/, /.+/],
       [['run', 'm', 'p', '--context', '1.5'], /--context: must be a whole number/, /.+/],
       [['run', 'm', 'p', '--context', '512'], /--context: the configuration here has no model m/, /.+/],
       [['run', 'm', 'p', '--raw', '--system', 's'], /--system: a raw prompt has no system message/, /.+/],
       [['ps', '--interval', '1ms'], /--interval: must be a duration/, /.+/],
       [['explain', '--count', '0'], /--count: must be a whole number from 1 to 1000/, /.+/],
-      [['ps', '--limit', 'workerMax=3'], /command line: --limit workerMax: unknown key "workerMax"; did you mean workersMax\?/, /JSON Schema/],
+      [['ps', '--limit', 'workerMax=3'], /command line: --limit workerMax: unknown key "workerMax"; did you mean workersMax\?$/, /JSON Schema/],
       [['up', '--device', '0'], /command line: --device: must be auto, cpu, sim:SIZE or a card's UUID/, /JSON Schema/],
       [['ps', '--config', '/nowhere.yaml'], /\/nowhere\.yaml cannot be read: there is no such file/, /.+/],
     ];
@@ -115,7 +118,7 @@ t.test('run', async (t) => {
     const { code, out, err, fake } = await finish(['run', 'tiny-facts', 'capital', 'of', 'France?', '-v'], { answer });
     t.strictSame([code, out], [0, 'Paris it is\n']);
     t.match(err, /^finding a worker for tiny-facts\nwaiting for room for tiny-facts: 1st in the queue; tiny-sums is being put away\nloading tiny-facts\nthinking\n/);
-    t.match(err, /5 prompt tokens, \d+ tokens.*\nqueued 0 ms, load 120 ms, prefill 3 ms, generate 40 ms\nended by stop\n$/);
+    t.match(err, /5 prompt tokens, \d+ tokens, [\d.]+ tokens a second\nqueued 0 ms, load 120 ms, prefill 3 ms, generate 40 ms\nended by stop\n$/);
     t.strictSame(fake?.calls, [{ method: 'generate', args: ['tiny-facts', { messages: [{ role: 'user', content: 'capital of France?' }] }, {}] }]);
     t.match(fake, { closed: true, options: { broker: 'auto' } });
   });
@@ -146,14 +149,50 @@ t.test('run', async (t) => {
     t.strictSame([await typed.ended, typed.orchestrators.length], [130, 0], 'Ctrl-C while it waits for words');
   });
 
-  t.test('serves a GGUF file under its own name, beside what is configured, and preloads nothing', async (t) => {
+  t.test('serves a GGUF file under its path, beside what is configured, and preloads nothing', async (t) => {
     writeFileSync(join(work, 'my-model.gguf'), 'GGUF');
     writeFileSync(join(work, 'served.yaml'), 'models: { big: { source: tiny-tales, preload: true, aliases: [b] } }');
-    const { fake } = await finish(['run', './my-model.gguf', 'q', '--config', 'served.yaml'], { answer, served: ['my-model'] });
-    t.strictSame(fake?.options.models, { 'big': { source: 'tiny-tales', preload: false, aliases: ['b'] }, 'my-model': { source: join(work, 'my-model.gguf') } });
-    t.equal(fake?.calls[0]?.args[0], 'my-model');
+    const { fake } = await finish(['run', './my-model.gguf', 'q', '--config', 'served.yaml'], { answer, served: ['./my-model.gguf'] });
+    t.strictSame(fake?.options.models, { 'big': { source: 'tiny-tales', preload: false, aliases: ['b'] }, './my-model.gguf': { source: join(work, 'my-model.gguf') } });
+    t.equal(fake?.calls[0]?.args[0], './my-model.gguf');
+    writeFileSync(join(work, 'named.yaml'), 'models: { my-model.gguf: { source: tiny-tales }, my-model: { source: tiny-sums } }');
+    for (const [command, written] of [['run', 'my-model.gguf'], ['evict', './my-model.gguf'], ['pin', join(work, 'my-model.gguf')], ['explain', './my-model.gguf']] as const) {
+      const name = written === 'my-model.gguf' ? './my-model.gguf' : written;
+      const beside = await finish([command, written, '--config', 'named.yaml'], { answer, served: [name] }, { stdin: 'q' });
+      t.strictSame(beside.fake?.options.models, {
+        'my-model.gguf': { source: 'tiny-tales', preload: false }, 'my-model': { source: 'tiny-sums', preload: false }, [name]: { source: join(work, 'my-model.gguf') },
+      }, `${command}: no name of the configuration is taken`);
+      t.equal(beside.fake?.calls[0]?.args[0], name);
+    }
     const alias = await finish(['run', 'b', 'q', '--config', 'served.yaml', '--context', '64'], { answer, served: ['b'] });
     t.strictSame(alias.fake?.options.models, { big: { source: 'tiny-tales', preload: false, aliases: ['b'], contextTokens: 64 } });
+  });
+
+  t.test('says of a path what is wrong with it, and of a name that there is no such model', async (t) => {
+    writeFileSync(join(work, 'notes.yaml'), 'models: {}');
+    mkdirSync(join(work, 'folder.gguf'));
+    const cases: readonly (readonly [written: string, what: string])[] = [
+      ['./nofile.gguf', 'there is no such file'], ['/nowhere/x', 'there is no such file'], ['nofile.gguf', 'there is no such file'], ['some/where', 'there is no such file'],
+      ['./notes.yaml', 'it is not a GGUF file'], ['notes.yaml', 'it is not a GGUF file'], ['./folder.gguf', 'it is a folder'], ['./notes.yaml/x', 'there is no such file'],
+    ];
+    for (const [written, what] of cases) {
+      for (const args of [['run', written, 'q', '-q'], ['evict', written], ['explain', written]]) {
+        const failure = new LeaseholdError('model_unknown', { model: written, known: 'tiny-facts' });
+        const { code, err } = await finish(args, { failure });
+        t.equal(code, args[0] === 'explain' && !/^[./]/.test(written) ? 0 : 2, args.join(' '));
+        if (code !== 0) t.match(err, `error: ${written} cannot be used: ${what}.\n`);
+      }
+    }
+    t.match((await finish(['run', 'nofile.gguf', 'q', '--context', '64'])).err, /nofile\.gguf cannot be used: there is no such file/);
+    t.match((await finish(['run', 'notes.yaml', 'q', '-q'], { answer, served: ['notes.yaml'] })), { code: 0, out: 'Paris it is\n' }, 'a name that is known is a name, whatever lies beside');
+    t.match((await finish(['run', 'nobody', 'q', '-q'])).err, /There is no model nobody here/);
+  });
+
+  t.test('says which options a broker that runs already does not follow', async (t) => {
+    const given = ['run', 'tiny-facts', 'q', '--device', 'sim:64MiB', '--reserve', '1MiB'];
+    t.match((await finish(given, { answer })).err, /^--device, --reserve ignored: a broker runs already at \/run\/leasehold\/broker\.sock, and its cards are as it was started\.\n/);
+    t.equal((await finish([...given, '-q'], { answer })).err, '');
+    t.notMatch((await finish([...given, '--broker', 'own'], { answer })).err, /ignored/);
   });
 
   t.test('shows thought on stderr when asked, and keeps the terminal safe', async (t) => {
@@ -222,6 +261,21 @@ t.test('up', async (t) => {
     t.match(io.stdout.text, /Stopping: workers have 5\.0 s to end\. Ctrl-C again ends it at once\.\nStopped; every worker has ended\.\n$/);
   });
 
+  t.test('logs a readable line on a terminal, above the line that says what it does, and nothing secret', async (t) => {
+    const { io, orchestrators, ended } = start(['up', '--config', config, '--log-level', 'info'], { loadMs: 300 }, { terminal: true, env: { NO_COLOR: '1' } });
+    await io.wrote('loading tiny-tales');
+    const [fake] = orchestrators;
+    fake?.options.log?.warn({ notes: `nvml: ${'no such library; '.repeat(40)}`, key: 'abc', worker: { secret: 'def', generation: '0123456789ab-w7' } }, 'no card found');
+    fake?.options.log?.debug({}, 'too much');
+    await io.wrote('Ready.');
+    io.stop('SIGINT');
+    t.equal(await ended, 0);
+    const entry = /\r\u001B\[K(\d\d:\d\d:\d\d warn {2}no card found .*)\n(loading tiny-tales[^\r]*)\r/.exec(io.stderr.text);
+    t.match(entry?.[1], /notes="nvml: no such library; .*…" key=\[redacted\] secret=\[redacted\] generation=w7$/);
+    t.ok((entry?.[1]?.length ?? 999) < 220, 'one line that can be read');
+    t.notMatch(io.stderr.text, /abc|def|too much/);
+  });
+
   t.test('goes on when a model cannot be loaded, and says so', async (t) => {
     const failure = new LeaseholdError('load_failed', { model: 'tiny-tales', reason: 'the file is cut' });
     const { io, ended } = start(['up', '--config', config, '--log-level', 'silent'], { failure });
@@ -284,12 +338,12 @@ t.test('ps, evict, pin and explain', async (t) => {
     const { io, ended, orchestrators } = start(['ps', '--watch', '--interval', '100ms'], {}, { terminal: true });
     await io.wrote('broker pid 4711');
     io.stop('SIGINT');
-    t.strictSame([await ended, orchestrators[0]?.closed], [0, true]);
+    t.strictSame([await ended, orchestrators[0]?.closed], [130, true], 'as the help says');
     t.ok(io.stdout.text.endsWith('\u001B[?25h'), 'the cursor is back');
     const json = start(['ps', '--watch', '--json', '--interval', '100ms']);
     await json.io.wrote('"bootId"');
     json.io.stop('SIGINT');
-    t.equal(await json.ended, 0);
+    t.equal(await json.ended, 130);
   });
 
   t.test('evict says what came back', async (t) => {
@@ -297,7 +351,9 @@ t.test('ps, evict, pin and explain', async (t) => {
     t.strictSame([code, out], [0, 'tiny-sums held nothing on a card.\n']);
     t.strictSame(fake?.calls, [{ method: 'evict', args: ['tiny-sums', { target: 'host', deadlineMs: 5_000 }] }]);
     t.strictSame(jsonLines((await finish(['evict', 'tiny-sums', '--json'])).out), [{ model: 'tiny-sums', freedBytes: 0 }]);
-    t.match(await finish(['evict', 'nobody']), { code: 2, err: /There is no model nobody here; known: tiny-tales, tiny-sums, tiny-facts/ });
+    t.match(await finish(['evict', 'nobody']), { code: 2, err: /^error: There is no model nobody here; known: tiny-tales, tiny-sums, tiny-facts\.\n/ });
+    t.equal((await finish(['evict', 'tiny-sums'])).err, '', 'what is done at once is not waited for');
+    t.equal((await finish(['evict', 'tiny-sums'], { evictMs: 500 })).err, 'waiting for the calls of tiny-sums to end and its bytes to be free\n');
   });
 
   t.test('pin goes both ways', async (t) => {
@@ -314,5 +370,10 @@ t.test('ps, evict, pin and explain', async (t) => {
     t.match(jsonLines((await finish(['explain', '--json'], { records })).out), [{ id: 'b-x7', verdict: 'waiting', model: 'tiny-sums@llama#0' }, { id: 'b-x6' }]);
     t.equal((await finish(['explain'])).out, 'Nothing has been decided yet.\n');
     t.equal((await finish(['explain', 'tiny-sums'])).out, 'There is no record about tiny-sums.\n');
+    for (const json of [[], ['--json']]) {
+      const { code, out: told, err } = await finish(['explain', 'abc-x99', ...json]);
+      t.equal(code, 2);
+      t.match(json.length === 0 ? err : told, /about: there is no record abc-x99; a broker keeps its latest/);
+    }
   });
 });

@@ -34,6 +34,7 @@ export function ledgerState(changes: Partial<LedgerState> = {}): LedgerState {
     counters: { grants: 2 },
     broker: { pid: 4711, socket: '/run/leasehold/broker.sock' },
     workers: [{ generation: 'b-w1', engine: 'llama', pid: 4712, threads: 1 }],
+    holders: [{ generation: 'b-s3', pid: 4713 }],
     simulatedCards: [],
     ...changes,
   };

@@ -16,6 +16,10 @@ export interface FakeSettings {
   /** Never ends until it is cancelled. */
   readonly endless?: boolean;
   readonly leaseBytes?: number;
+  /** How long a load takes. */
+  readonly loadMs?: number;
+  /** How long an eviction takes. */
+  readonly evictMs?: number;
   /** Between two words, for looking at it. */
   readonly wordMs?: number;
   readonly served?: readonly string[];
@@ -62,6 +66,8 @@ export class FakeOrchestrator implements Orchestrator {
     this.calls.push({ method: 'load', args: [model] });
     if (this.#settings.failure !== undefined) throw this.#settings.failure;
     options.onStage?.({ stage: 'loading', progress: 0.5, text: 'loading', explain: null });
+    const { loadMs } = this.#settings;
+    if (loadMs !== undefined) await new Promise((resolve) => setTimeout(resolve, loadMs));
     this.#take(this.#key(model));
   }
 
@@ -80,6 +86,8 @@ export class FakeOrchestrator implements Orchestrator {
   async evict(model: string, options: object = {}): Promise<number> {
     this.calls.push({ method: 'evict', args: [model, options] });
     const index = this.#resident.indexOf(this.#key(model));
+    const { evictMs } = this.#settings;
+    if (evictMs !== undefined) await new Promise((resolve) => setTimeout(resolve, evictMs));
     if (index >= 0) this.#resident.splice(index, 1);
     return index >= 0 ? this.#leaseBytes : 0;
   }
@@ -110,6 +118,7 @@ export class FakeOrchestrator implements Orchestrator {
       counters: { ...this.#counters },
       broker: { pid: 4711, socket: this.socketPath },
       workers: [{ generation: 'boot-w1', engine: 'llama', pid: 4712, threads: 1 }],
+      holders: [],
       simulatedCards: [{ device, totalBytes: this.#totalBytes, usedBytes: leasedBytes, peakUsedBytes: this.#peakBytes, oomRefusals: 0 }],
       ...this.#settings.ledger,
     };

@@ -111,6 +111,24 @@ t.test('without a daemon, run owns the cards itself and leaves nothing behind', 
   t.equal((await finish('ps')).code, 3);
 });
 
+t.test('a benchmark says how it is used instead of failing with a stack', async (t) => {
+  const bench = async (...args: string[]) => {
+    const child = spawn(process.execPath, [join(dirname(main), '../bench/main.js'), ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+    const heard = { out: '', err: '' };
+    child.stdout.setEncoding('utf8').on('data', (text: string) => { heard.out += text; });
+    child.stderr.setEncoding('utf8').on('data', (text: string) => { heard.err += text; });
+    const [code] = await once(child, 'close') as [number | null];
+    return { code, ...heard };
+  };
+  t.match(await bench('--help'), { code: 0, out: /^Usage: npm run bench[^]*lease[^]*core[^]*startup/, err: '' });
+  for (const [args, what] of [[['--bogus'], /Unknown option '--bogus'/], [[], /the name of a benchmark is missing/], [['quick'], /no benchmark "quick"/], [['lease', '--grants', '-1'], /--grants/], [['lease', '--grants=0'], /--grants must be a whole number from 1/], [['core', 'lease'], /one benchmark at a time/]] as const) {
+    const { code, out, err } = await bench(...args);
+    t.strictSame([code, out], [2, '']);
+    t.match(err, new RegExp(`^error: .*${what.source}.*\\n\\nUsage: `));
+    t.notMatch(err, /\n +at /);
+  }
+});
+
 t.test('a reader that has seen enough is no failure', async (t) => {
   const { child, ended } = begin('run', 'slow', '-q', 'go');
   await once(child.stdout, 'data');

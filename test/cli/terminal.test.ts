@@ -2,7 +2,9 @@
 import fc from 'fast-check';
 import t from 'tap';
 import type { ExplainRecord } from '../../src/orchestrator/index.js';
+import type { Stage } from '../../src/orchestrator/types.js';
 import { renderBar, renderProgress, shareCells, type Stretch } from '../../src/cli/terminal/bars.js';
+import { describeStage } from '../../src/cli/commands/stage-text.js';
 import { createPalette, wantsColour } from '../../src/cli/terminal/colour.js';
 import { LiveArea } from '../../src/cli/terminal/live-area.js';
 import { createStatusLine } from '../../src/cli/terminal/progress.js';
@@ -142,7 +144,8 @@ t.test('a card', async (t) => {
       reserveBytes: 2 * mebibyte, floorBytes: mebibyte, residueBytes: mebibyte, returningBytes: mebibyte, holdBytes: 3 * mebibyte, foreignBytes: 2 * mebibyte,
     });
     t.strictSame(renderCard(card, ledgerState().leases, names, 80, plain), [
-      'GPU-5f3c9a1e  NVIDIA H200 · 48.0 MiB · 22.5 MiB used, read by nvml 120 ms ago',
+      'GPU-5f3c9a1e  NVIDIA H200 · 48.0 MiB',
+      '  25.0 MiB charged, 22.5 MiB used, read by nvml 120 ms ago',
       ' │ tales@llama#1  │ sums@llama#2   │=│!│<│~~~~│xx│·························│##│',
       ' □ tales@llama#1 11.0 MiB   □ sums@llama#2 11.0 MiB   = floors 1.0 MiB',
       ' ! residue 1.0 MiB   < returning 1.0 MiB   ~ held 3.0 MiB   x foreign 2.0 MiB',
@@ -162,7 +165,7 @@ t.test('a card', async (t) => {
 
   t.test('has a head of several lines where one is too narrow', async (t) => {
     const lines = renderCard(cardView({}), [], names, 42, plain);
-    t.strictSame(lines.slice(0, 2), ['GPU-5f3c9a1e  NVIDIA H200 · 48.0 MiB', '  22.5 MiB used, read by nvml 120 ms ago']);
+    t.strictSame(lines.slice(0, 3), ['GPU-5f3c9a1e  NVIDIA H200 · 48.0 MiB', '  22.0 MiB charged, 22.5 MiB used, read by', '  nvml 120 ms ago']);
     t.ok(lines.every((line) => displayWidth(line) <= 42));
   });
 });
@@ -172,7 +175,8 @@ t.test('the ledger', async (t) => {
 
   t.test('is cards, leases, who waits and processes, in the names that people gave', async (t) => {
     t.strictSame(renderLedger(ledgerState(), { names, columns: 80, palette: plain }), [
-      'GPU-5f3c9a1e  NVIDIA H200 · 48.0 MiB · 22.5 MiB used, read by nvml 120 ms ago',
+      'GPU-5f3c9a1e  NVIDIA H200 · 48.0 MiB',
+      '  22.0 MiB charged, 22.5 MiB used, read by nvml 120 ms ago',
       ' │ tales           │ sums@llama#2   │·········································│',
       ' □ tales 11.0 MiB   □ sums@llama#2 11.0 MiB   · free 26.0 MiB',
       '',
@@ -185,7 +189,7 @@ t.test('the ledger', async (t) => {
       '',
       'PROCESS  ROLE    ENGINE  STATE   PID  THREADS    FLOOR  CARDS',
       'w1       worker  llama   ready  4712        1  1.0 MiB  GPU-5f3c9a1e',
-      's3       holder  -       ready     -        -        0  GPU-5f3c9a1e',
+      's3       holder  -       ready  4713        -        0  GPU-5f3c9a1e',
       '',
       'broker pid 4711  /run/leasehold/broker.sock',
     ]);
@@ -237,6 +241,16 @@ t.test('an explain record', async (t) => {
       'CANCELLED  3.0 s ago · b-x7', '  It went away.', '  Unverified: it rests on the ledger alone, no probe answered.',
     ]);
   });
+});
+
+t.test('a stage is told in plain words', async (t) => {
+  const names = createNames([{ name: 'sums', aliases: [], key: 'sums@llama#2', engine: 'llama', source: '', contextTokens: 1, preload: false }]);
+  const said = (stage: Stage['stage'], text: string) => describeStage('facts', { stage, text, progress: null, explain: null }, names);
+  t.equal(said('placing', 'Waiting for a worker, place 1: 0123456789ab-w1 is starting'), 'finding a worker for facts: its worker is starting');
+  t.equal(said('placing', 'finding a worker'), 'finding a worker for facts');
+  t.equal(said('waiting', 'waiting for room on SIM-1'), 'waiting for room for facts');
+  t.equal(said('waiting', 'place 1 for SIM-1: room is being made: sums@llama#2 leaves'), 'waiting for room for facts: room is being made: sums leaves');
+  t.equal(said('waiting', 'place 12 for GPU-5f3c9a1e-aaaa-bbbb-cccc-dddddddddddd: an earlier request needs the room'), 'waiting for room for facts: 12th in the queue; an earlier request needs the room');
 });
 
 t.test('names are short where nothing is lost', async (t) => {

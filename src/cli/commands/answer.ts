@@ -85,7 +85,7 @@ export class TextAnswer implements AnswerWriter {
 
 /** Tokens and times in three lines, for --verbose. */
 export function summary({ reason, usage, timings, explain }: GenerationResult): string {
-  const perSecond = timings.generateMs > 0 ? `, ${((usage.completionTokens * 1000) / timings.generateMs).toFixed(1)} a second` : '';
+  const perSecond = timings.generateMs > 0 ? `, ${((usage.completionTokens * 1000) / timings.generateMs).toFixed(1)} tokens a second` : '';
   const thought = usage.thoughtTokens > 0 ? ` (${usage.thoughtTokens} of them thought)` : '';
   const cached = usage.cachedTokens > 0 ? ` (${usage.cachedTokens} cached)` : '';
   const parts = [

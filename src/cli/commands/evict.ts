@@ -1,10 +1,15 @@
 /** `leasehold evict`: puts a model away and says how many bytes came back. */
 import { duration } from '../arguments.js';
-import { stoppable, withOrchestrator, type CommandContext } from '../context.js';
+import { stoppable, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
 import { createStatusLine, noStatusLine } from '../terminal/progress.js';
 import { formatBytes } from '../terminal/size-format.js';
+import { modelReference } from './model-reference.js';
+import { withModel } from './with-model.js';
+
+/** An eviction that takes longer is waiting for something. */
+const waitShownMs = 250;
 
 interface EvictOptions {
   readonly park?: boolean;
@@ -12,19 +17,23 @@ interface EvictOptions {
 }
 
 export async function evict(context: CommandContext, args: readonly unknown[], options: EvictOptions): Promise<number> {
-  const [model] = args as [string];
+  const [written] = args as [string];
+  const reference = modelReference(written, context.io.cwd);
   const deadlineMs = duration(options.deadline, '--deadline');
   const { io, json } = context;
-  return stoppable(context, async (signal) => withOrchestrator(context, { broker: 'attach' }, async ({ orchestrator }) => {
+  return stoppable(context, async (signal) => withModel(context, reference, async (orchestrator, model) => {
     const status = json ? noStatusLine : createStatusLine(io.stderr, context.errorPalette);
-    status.show(`waiting for the calls of ${model} to end and its bytes to be free`, null);
+    // What is refused, or done at once, has waited for nothing.
+    const waits = setTimeout(() => { status.show(`waiting for the calls of ${model} to end and its bytes to be free`, null); }, waitShownMs);
     try {
       const evicting = orchestrator.evict(model, { target: options.park === true ? 'host' : 'none', ...(deadlineMs === undefined ? {} : { deadlineMs }) });
       const freedBytes = await unlessAborted(evicting, signal);
+      clearTimeout(waits);
       status.clear();
       if (json) writeJson(io, { model, freedBytes });
       else writeLine(io, freedBytes === 0 ? `${model} held nothing on a card.` : `${model} put away: ${formatBytes(freedBytes)} confirmed free.`);
     } finally {
+      clearTimeout(waits);
       status.clear();
     }
     return exitCodes.done;

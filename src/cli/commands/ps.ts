@@ -21,7 +21,7 @@ export async function ps(context: CommandContext, _args: readonly unknown[], opt
     if (options.watch === true) await watch(context, orchestrator, intervalMs, signal);
     else show(context, await orchestrator.ledger(), orchestrator);
     return exitCodes.done;
-  })).then((code) => (options.watch === true && code === exitCodes.interrupted ? exitCodes.done : code));
+  }));
 }
 
 function show(context: CommandContext, state: LedgerState, { models }: Orchestrator): void {

@@ -1,6 +1,4 @@
 /** `leasehold run`: one question, its answer on stdout as it comes, what is going on on stderr. */
-import { existsSync } from 'node:fs';
-import { basename, extname, resolve } from 'node:path';
 import { LeaseholdError, type ChatMessage, type RequestClass } from '../../../protocol/index.js';
 import type { OrchestratorOptions } from '../../orchestrator/options.js';
 import { tinyModels } from '../../orchestrator/shipped-models.js';
@@ -13,6 +11,7 @@ import { createStatusLine, noStatusLine } from '../terminal/progress.js';
 import { createNames } from '../views/names.js';
 import { JsonAnswer, TextAnswer, summary } from './answer.js';
 import { readPrompt } from './prompt.js';
+import { asPath, modelReference, withReference, type ModelReference } from './model-reference.js';
 import { describeStage } from './stage-text.js';
 
 interface RunOptions {
@@ -34,13 +33,19 @@ export async function run(context: CommandContext, args: readonly unknown[], opt
   const [reference, words] = args as [string, readonly string[]];
   const sampling = samplingOf(options);
   const contextTokens = wholeNumber(options.context, '--context', 1, 16_777_216);
-  const model = modelOf(reference, context.io.cwd);
+  const model = modelReference(reference, context.io.cwd);
   return stoppable(context, async (signal) => {
     const prompt = await readPrompt(context, words, signal);
     const input = inputOf(prompt, options);
-    const adjust = (given: OrchestratorOptions) => withModel(given, model, contextTokens);
+    let name = reference;
+    const adjust = (given: OrchestratorOptions) => {
+      const called = forCall(given, model, contextTokens);
+      name = called.name;
+      return called.options;
+    };
     return withOrchestrator(context, { broker: 'auto', adjust }, async ({ orchestrator }) => {
-      await answer(context, orchestrator, model.name, input, options, { ...sampling, signal });
+      if (!orchestrator.ownsBroker && options.quiet !== true) tellIgnored(context, context.options, orchestrator.socketPath);
+      await answer(context, orchestrator, name, input, options, { ...sampling, signal }).catch((error: unknown) => { throw asPath(error, model); });
       return exitCodes.done;
     });
   });
@@ -67,30 +72,26 @@ function inputOf(prompt: string, { raw, system }: RunOptions): GenerateInput {
   return { messages: [...messages, { role: 'user', content: prompt }] };
 }
 
-interface NamedModel {
-  readonly name: string;
-  /** Set when the command line named a file instead of a model. */
-  readonly path: string | null;
-}
-
-/** `./weights/small.gguf` is a model of its own, named like its file; everything else is a name. */
-function modelOf(reference: string, cwd: string): NamedModel {
-  const path = resolve(cwd, reference);
-  const isFile = extname(reference).toLowerCase() === '.gguf' && existsSync(path);
-  return isFile ? { name: basename(reference, extname(reference)), path } : { name: reference, path: null };
-}
-
 /** The options for one call: nothing is preloaded, a file is served, and the context is what was asked for. */
-function withModel(options: OrchestratorOptions, { name, path }: NamedModel, contextTokens: number | undefined): OrchestratorOptions {
-  const models = Object.fromEntries(Object.entries(options.models ?? {}).map(([key, model]) => [key, { ...model, preload: false }]));
-  const known = Object.entries(models).find(([key, { aliases }]) => path === null && (key === name || aliases?.includes(name)));
-  const key = known?.[0] ?? name;
-  const base = known?.[1] ?? { source: path ?? name };
-  if (known === undefined && path === null && contextTokens === undefined) return { ...options, models };
-  if (known === undefined && path === null && !Object.hasOwn(tinyModels, name)) {
+function forCall(given: OrchestratorOptions, reference: ModelReference, contextTokens: number | undefined): ReturnType<typeof withReference> {
+  const { name, options } = withReference(given, reference);
+  if (contextTokens === undefined) return { name, options };
+  const models = options.models ?? {};
+  const key = Object.keys(models).find((own) => own === name || models[own]?.aliases?.includes(name)) ?? name;
+  const base = models[key] ?? { source: name };
+  if (models[key] === undefined && !Object.hasOwn(tinyModels, name)) {
+    const unknown = new LeaseholdError('model_unknown', { model: name, known: Object.keys(models).join(', ') });
+    if (reference.doubt !== null) throw asPath(unknown, reference);
     throw new LeaseholdError('input_invalid', { field: '--context', reason: `the configuration here has no model ${name}; a daemon's model has the context that the daemon gives it` });
   }
-  return { ...options, models: { ...models, [key]: { ...base, ...(contextTokens === undefined ? {} : { contextTokens }) } } };
+  return { name, options: { ...options, models: { ...models, [key]: { ...base, contextTokens } } } };
+}
+
+/** Options that only who owns the cards can follow. */
+function tellIgnored(context: CommandContext, { device, reserve, allowLedgerOnly }: CommandContext['options'], socketPath: string): void {
+  const given = [...(device === undefined ? [] : ['--device']), ...(reserve === undefined ? [] : ['--reserve']), ...(allowLedgerOnly === true ? ['--allow-ledger-only'] : [])];
+  if (given.length === 0) return;
+  context.io.stderr.write(context.errorPalette.yellow(`${given.join(', ')} ignored: a broker runs already at ${socketPath}, and its cards are as it was started.`) + '\n');
 }
 
 async function answer(

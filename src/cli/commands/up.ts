@@ -54,8 +54,8 @@ function tell(context: CommandContext, ledger: LedgerState, { socketPath }: Orch
   }
   writeLine(io, `${palette.bold('Leasehold')} ${version()}  ${palette.dim(`pid ${process.pid}, ${configPath ?? 'no configuration file'}`)}`);
   for (const { device, name, kind, totalBytes, reserveBytes } of ledger.cards) {
-    const size = kind === 'cpu' ? 'nothing is leased there' : `${formatBytes(totalBytes)}, ${formatBytes(reserveBytes)} kept free`;
-    writeLine(io, `  owns ${device}  ${palette.dim(`${kind === 'simulated' ? 'simulated card' : name}, ${size}`)}`);
+    const about = kind === 'cpu' ? 'CPU, nothing is leased there' : `${kind === 'simulated' ? 'simulated card' : name}, ${formatBytes(totalBytes)}, ${formatBytes(reserveBytes)} kept free`;
+    writeLine(io, `  owns ${device}  ${palette.dim(about)}`);
   }
   writeLine(io, `  listens at ${socketPath}`);
 }

@@ -61,7 +61,7 @@ function createView({ io, json, palette }: CommandContext): DemoView {
 /** A private broker with one simulated card, for as long as `use` runs. Nothing of the user's configuration takes part. */
 async function withCard<T>(context: CommandContext, stateFolder: string, card: string, use: (orchestrator: Orchestrator) => Promise<T>): Promise<T> {
   const level = logLevels.find((known) => known === context.options.logLevel) ?? 'silent';
-  const log = await openLog({ level, file: context.options.logFile ?? null });
+  const log = await openLog(context, { level, file: context.options.logFile ?? null });
   const models = Object.fromEntries(tinyModelNames.map((name) => [name, { source: name }]));
   const options: OrchestratorOptions = { broker: 'own', stateFolder, devices: [card], models, classPolicies: { interactive: { minimumResidencyMs } } };
   const orchestrator = await context.createOrchestrator(log === null ? options : { ...options, log });

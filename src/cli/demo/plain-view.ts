@@ -4,7 +4,7 @@ import type { Palette } from '../terminal/colour.js';
 import { renderBar } from '../terminal/bars.js';
 import type { Output } from '../terminal/output.js';
 import { formatBytes } from '../terminal/size-format.js';
-import { cardStretches } from '../views/card-view.js';
+import { cardStretches, chargedBytes } from '../views/card-view.js';
 import { createNames, type Names } from '../views/names.js';
 import { renderAnswer, renderOutcome, renderQuestion, type Said } from './answer-text.js';
 import type { Turn } from './script.js';
@@ -66,7 +66,7 @@ export class PlainView implements DemoView {
   ledger(state: LedgerState): void {
     const [card] = state.cards;
     if (card === undefined) return;
-    const figures = `${formatBytes(card.totalBytes - (card.availableBytes ?? 0))} of ${formatBytes(card.totalBytes)}`;
+    const figures = `${formatBytes(chargedBytes(card))} of ${formatBytes(card.totalBytes)} charged`;
     const bar = renderBar(cardStretches(card, state.leases, this.#names), this.#output.columns - figures.length - 6, this.#palette);
     this.#bar = `${bar}  ${this.#palette.dim(figures)}`;
   }

@@ -24,6 +24,16 @@ export const noStatusLine: StatusLine = {
   clear: () => undefined,
 };
 
+/** The line that is shown on each terminal now. */
+const shownOn = new WeakMap<Output, RewrittenLine>();
+
+/** Writes whole lines where a status line may stand: it makes way and is drawn again below them. */
+export function writeAbove(output: Output, lines: string): void {
+  const below = shownOn.get(output);
+  if (below === undefined) output.write(lines);
+  else below.writeAbove(lines);
+}
+
 class RewrittenLine implements StatusLine {
   readonly #output: Output;
   readonly #palette: Palette;
@@ -40,13 +50,19 @@ class RewrittenLine implements StatusLine {
     const line = this.#palette.dim(truncate(withoutControls(text).replaceAll('\n', ' '), room)) + bar;
     if (line === this.#shown) return;
     this.#shown = line;
+    shownOn.set(this.#output, this);
     this.#output.write(eraseLine + line);
   }
 
   clear(): void {
     if (this.#shown === '') return;
     this.#shown = '';
+    if (shownOn.get(this.#output) === this) shownOn.delete(this.#output);
     this.#output.write(eraseLine);
+  }
+
+  writeAbove(lines: string): void {
+    this.#output.write(eraseLine + lines + this.#shown);
   }
 }
 

@@ -3,7 +3,7 @@ import type { CardView, LeaseView } from '../../orchestrator/index.js';
 import { renderBar, swatch, type Stretch } from '../terminal/bars.js';
 import type { Palette, Tone } from '../terminal/colour.js';
 import { formatBytes, formatMs } from '../terminal/size-format.js';
-import { displayWidth } from '../terminal/width.js';
+import { displayWidth, wrap } from '../terminal/width.js';
 import { shortDevice, type Names } from './names.js';
 
 /** Everything that counts against a card, in the order of the bar: leases by model, then what is no lease, then what is free. */
@@ -28,9 +28,14 @@ export function cardStretches(card: CardView, leases: readonly LeaseView[], name
   return [...taken, rest('free', freeBytes, 'free'), rest('reserve', card.reserveBytes, 'reserve')];
 }
 
+/** What the ledger counts against a card; a bar shows it, and what the card itself says is used may differ. */
+export function chargedBytes({ leasedBytes, floorBytes, residueBytes, returningBytes }: CardView): number {
+  return leasedBytes + floorBytes + residueBytes + returningBytes;
+}
+
 /** Bytes by which what is charged, held and foreign exceeds what may be used; 0 when it does not. */
 export function overshootBytes(card: CardView): number {
-  const used = card.leasedBytes + card.floorBytes + card.residueBytes + card.returningBytes + card.holdBytes + (card.foreignBytes ?? 0);
+  const used = chargedBytes(card) + card.holdBytes + (card.foreignBytes ?? 0);
   return Math.max(0, used - (card.totalBytes - card.reserveBytes));
 }
 
@@ -50,17 +55,18 @@ function renderHead(card: CardView, columns: number, palette: Palette): string[]
   const name = `${palette.bold(shortDevice(card.device))}  ${kinds[card.kind]}`;
   if (card.totalBytes === 0) return [name];
   const sized = `${name}${dot}${formatBytes(card.totalBytes)}`;
-  const whole = `${sized}${dot}${measured(card, palette)}`;
-  return displayWidth(whole) <= columns ? [whole] : [sized, `  ${measured(card, palette)}`];
+  const [text, paint] = measured(card, palette);
+  const whole = `${sized}${dot}${paint(text)}`;
+  return displayWidth(whole) <= columns ? [whole] : [sized, ...wrap(text, columns - 2).map((line) => `  ${paint(line)}`)];
 }
 
-/** Who said so and how long ago; a probe that is silent is said first. */
-function measured(card: CardView, palette: Palette): string {
-  if (card.missing !== null) return palette.red(`no reading for ${formatMs(card.missing.sinceMs)} (${card.missing.reading})`);
-  if (card.truth === null) return palette.yellow('not measured yet');
-  if (card.truth === 'ledger') return palette.yellow('unverified: the ledger alone');
+/** Both figures by their names, who said so and how long ago; a probe that is silent is said first. */
+function measured(card: CardView, palette: Palette): readonly [text: string, paint: (text: string) => string] {
+  if (card.missing !== null) return [`no reading for ${formatMs(card.missing.sinceMs)} (${card.missing.reading})`, palette.red];
+  if (card.truth === null) return ['not measured yet', palette.yellow];
+  if (card.truth === 'ledger') return ['unverified: the ledger alone', palette.yellow];
   const by = card.truth === 'simulated' ? '' : ` by ${card.truth}`;
-  return palette.dim(`${formatBytes(card.sampledUsedBytes)} used, read${by} ${formatMs(card.sampleAgeMs)} ago`);
+  return [`${formatBytes(chargedBytes(card))} charged, ${formatBytes(card.sampledUsedBytes)} used, read${by} ${formatMs(card.sampleAgeMs)} ago`, palette.dim];
 }
 
 /** Marks, names and sizes of every stretch with bytes, in as few lines as fit. */

@@ -60,7 +60,7 @@ function waiting(state: LedgerState, { names, columns, palette }: LedgerViewOpti
   ];
   const rows = state.waiting.map((waiter: WaiterView) => [
     names.model(waiter.model), ...cardCell(state, waiter.device), formatOrdinal(waiter.position + 1), waiter.class, formatBytes(waiter.needBytes),
-    formatBytes(waiter.holdBytes), formatMs(waiter.waitedMs), waiter.reason,
+    formatBytes(waiter.holdBytes), formatMs(waiter.waitedMs), names.inText(waiter.reason),
   ]);
   return renderTable(heads, rows, columns, palette);
 }
@@ -76,8 +76,9 @@ function processes(state: LedgerState, { columns, palette }: LedgerViewOptions):
 
 function processRow(state: LedgerState, process: ProcessView): string[] {
   const worker = state.workers.find(({ generation }) => generation === process.generation);
+  const holder = state.holders.find(({ generation }) => generation === process.generation);
   return [
-    shortGeneration(process.generation), process.role, process.engine ?? '-', process.state, String(worker?.pid ?? '-'),
+    shortGeneration(process.generation), process.role, process.engine ?? '-', process.state, String((worker ?? holder)?.pid ?? '-'),
     String(worker?.threads ?? '-'), formatBytes(process.floorBytes), process.devices.map(shortDevice).join(', '),
   ];
 }

@@ -1,0 +1,70 @@
+/** What a model is called on the command line: a name or alias, or the path of a file. */
+import { closeSync, existsSync, openSync, readSync, statSync } from 'node:fs';
+import { extname, isAbsolute, resolve } from 'node:path';
+import { LeaseholdError } from '../../../protocol/index.js';
+import type { OrchestratorOptions } from '../../orchestrator/options.js';
+import { tinyModels } from '../../orchestrator/shipped-models.js';
+
+export interface ModelReference {
+  /** As it was written: a file is called by its path, so that no model's name can be mistaken for it. */
+  readonly written: string;
+  /** Set when it is a file for certain; it has been looked at. */
+  readonly path: string | null;
+  /** Why it is no file that could be served, where it reads like one; null where it reads like a name. */
+  readonly doubt: string | null;
+}
+
+/** Throws `model_invalid` for `./x`, `../x` and `/x` that are no GGUF file. A bare word may still be a name that a daemon knows. */
+export function modelReference(written: string, cwd: string): ModelReference {
+  const path = resolve(cwd, written);
+  const isGguf = extname(written).toLowerCase() === '.gguf';
+  const certain = isAbsolute(written) || /^\.{1,2}[\\/]/.test(written) || (isGguf && existsSync(path));
+  const readsLikePath = certain || isGguf || /[\\/]/.test(written) || (existsSync(path) && faultOf(path) !== aFolder);
+  const fault = readsLikePath ? faultOf(path) : null;
+  if (certain && fault !== null) throw invalid(written, fault);
+  return { written, path: certain ? path : null, doubt: readsLikePath ? fault ?? 'write ./ before it, so that it is taken for a file' : null };
+}
+
+/** What an orchestrator threw; a name that nobody knows and that reads like a path is told as a path. */
+export function asPath(thrown: unknown, { written, doubt }: ModelReference): unknown {
+  return doubt !== null && thrown instanceof LeaseholdError && thrown.code === 'model_unknown' ? invalid(written, doubt, thrown) : thrown;
+}
+
+/** The options of a command that serves what is configured without preloads, and besides it the file, if it is one; and what the model is called there. */
+export function withReference(options: OrchestratorOptions, { written, path }: ModelReference): { readonly name: string; readonly options: OrchestratorOptions } {
+  const models = Object.fromEntries(Object.entries(options.models ?? {}).map(([name, model]) => [name, { ...model, preload: false }]));
+  if (path === null) return { name: written, options: { ...options, models } };
+  const taken = new Set([...Object.keys(tinyModels), ...Object.entries(models).flatMap(([name, { aliases }]) => [name, ...(aliases ?? [])])]);
+  let name = written;
+  while (taken.has(name)) name = `./${name}`;
+  return { name, options: { ...options, models: { ...models, [name]: { source: path } } } };
+}
+
+function invalid(source: string, reason: string, cause?: unknown): LeaseholdError {
+  return new LeaseholdError('model_invalid', { source, reason }, cause === undefined ? {} : { cause });
+}
+
+const magic = 'GGUF';
+const aFolder = 'it is a folder';
+
+/** Why a path is no GGUF file; null when it begins like one. */
+function faultOf(path: string): string | null {
+  try {
+    const stat = statSync(path, { throwIfNoEntry: false });
+    if (stat === undefined) return 'there is no such file';
+    if (!stat.isFile()) return stat.isDirectory() ? aFolder : 'it is not a regular file';
+    return beginning(path) === magic ? null : 'it is not a GGUF file';
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'ENOTDIR' ? 'there is no such file' : (error as Error).message;
+  }
+}
+
+function beginning(path: string): string {
+  const file = openSync(path, 'r');
+  try {
+    const bytes = new Uint8Array(magic.length);
+    return Buffer.from(bytes.subarray(0, readSync(file, bytes))).toString('latin1');
+  } finally {
+    closeSync(file);
+  }
+}
