@@ -43,10 +43,10 @@ export const controlMessages = {
     bootId: string(32),
     /** Yours: in every id that names this process, and the `caller` of your data-plane connections. */
     generation: generationId(),
-    /** Send `heartbeat` this often; silence of ten times as long ends you. Clients send none. */
+    /** Send `heartbeat` this often; silence of ten times as long ends a worker, and makes a holder suspect. Clients send none. */
     heartbeatIntervalMs: durationMs(),
     frameBytesMax: bytes(),
-    /** CPU threads this worker may use (D36). */
+    /** CPU threads this worker may use (D36); 0 for holders and clients: nobody tells them. */
     threads: count(4_096),
     /** Silence of the broker for this long after its end of file: end yourself and all your children. */
     reattachGraceMs: durationMs(),
@@ -64,7 +64,7 @@ export const controlMessages = {
     /** What the process costs on each card before any model, measured by itself; empty when unknown. */
     floors: list(floorReading(), 64),
   }, ['ok', 'error']),
-  heartbeat: message('I live. Sent apart from any call; keeps the session and with it its leases.', peers, {
+  heartbeat: message('I live. Sent apart from any call.', peers, {
     atUs: timeUs(),
     /** Instantaneous figures, never a high-water mark (R54). Self-accounting only: judges no other process. */
     reserved: list(reservedReading(), 64),
@@ -268,6 +268,7 @@ export const controlMessages = {
   list_models: message('Everything you hold, for reconciliation.', ['broker'], { id: id() }, ['models', 'error']),
   models: message('Everything this generation holds.', peers, {
     id: id(),
+    /** The number after that of the announcement (`newModels` or `models`) before it on this connection; 1 for the first. */
     seq: count(),
     models: list(modelState(), 1_024),
   }),
@@ -280,9 +281,9 @@ export const controlMessages = {
 
   // ── State, for people and programs ───────────────────────────────────────
   ledger: message('The whole ledger, please.', everyone, { id: id() }, ['ledger_state', 'error']),
-  ledger_state: message('The ledger at one moment, as JSON text (its shape is in the README).', ['broker'], {
+  ledger_state: message('The ledger at one moment, as JSON text.', ['broker'], {
     id: id(),
-    /** JSON text: every card, process, lease, hold, residue and waiting request with its bytes. */
+    /** JSON text, as "JSON inside messages" says. The frame bounds it long before its own length: `frameBytesMax` of `welcome`. A ledger that is larger is answered by `error` `frame_too_large`. */
     json: string(64 * 1024 * 1024),
   }),
   explain: message('Why? By record, model, or null for the latest.', everyone, {
@@ -293,6 +294,7 @@ export const controlMessages = {
   }, ['explanation', 'error']),
   explanation: message('Explain records, newest first, as JSON texts.', ['broker'], {
     id: id(),
+    /** The records, newest first, each as "JSON inside messages" says; as many as fit into half of `frameBytesMax`. */
     records: list(string(64 * 1024), 1_000),
   }),
   subscribe: message('Tell me what happens, as it happens.', ['client', 'holder'], { id: id() }, ['ok', 'error']),

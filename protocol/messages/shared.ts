@@ -53,7 +53,7 @@ export type ModelState = Infer<ReturnType<typeof modelState>>;
 /** What changed since the last announcement; rides on every answer of a worker, errors included (R51). */
 export const newModels = () =>
   object({
-    /** Grows by one for each announcement of this generation; a gap means: ask `list_models`. */
+    /** The number after that of the announcement (`newModels` or `models`) before it on this connection; 1 for the first. A gap makes the broker ask `list_models`. */
     seq: count(),
     added: list(modelState(), 256),
     removed: list(modelKey(), 256),
