@@ -72,6 +72,7 @@ function keepHold(core: Core, card: Card, waiter: Waiter, heldBytes: number): vo
 
 /** Grants the waiter, or says what it waits for. `heldBytes` are kept for those before it. */
 function decide(core: Core, card: Card, waiter: Waiter, head: Waiter | null, heldBytes: number): string {
+  if (waiter.kind === 'budget' && waiter.lease !== null && core.leases.get(waiter.lease)?.state === 'quarantined') return denyQuarantined(core, card, waiter, waiter.lease);
   setNeed(core, card, waiter, needOf(core, waiter));
   if (waiter.needBytes > capacityBytes(card)) return denyNever(core, card, waiter);
   keepHold(core, card, waiter, heldBytes);
@@ -205,6 +206,16 @@ function denyBackoff(core: Core, card: Card, waiter: Waiter, backoff: Backoff): 
   deny(core, {
     generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs,
     card, ...shownNeed(core, waiter), ...backoffRefusal(core, waiter.model, backoff),
+  });
+  endWaiter(core, waiter);
+  return 'done';
+}
+
+/** The lease it extends will not be served any more. */
+function denyQuarantined(core: Core, card: Card, waiter: BudgetWaiter, lease: string): string {
+  deny(core, {
+    generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs,
+    code: 'lease_unknown', details: { lease }, text: `lease ${lease} is quarantined`, card, ...shownNeed(core, waiter),
   });
   endWaiter(core, waiter);
   return 'done';

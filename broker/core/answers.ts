@@ -7,7 +7,7 @@ import { inMs } from './clock.js';
 import { closeCommand } from './command.js';
 import type { CoreEvent } from './events.js';
 import { withHeadroom } from './headroom.js';
-import { cancelDrain, dropJob, nextRung, strike } from './ladder.js';
+import { cancelDrain, dropJob, endProcess, nextRung, strike, strikesMax } from './ladder.js';
 import { askModels } from './lease-events.js';
 import { setOver } from './overshoot.js';
 import { beginRelease } from './release.js';
@@ -106,13 +106,16 @@ function onDraining(core: Core, lease: Lease, job: Job, inFlight: number): void 
 /** In use after all: the worker is the truth. The next victim is tried, or its door is shut later. */
 function onBusy(core: Core, lease: Lease, job: Job, inFlight: number): void {
   count(core, 'busyAnswers');
-  lease.strikes = 0;
+  const hangs = inFlight === 0 && lease.strikes > 0;
+  lease.strikes = hangs ? lease.strikes + 1 : 0;
   lease.busyUntilUs = inMs(core, core.options.limits.commandAnswerMs);
   // Not even its door could be shut: asked again at once, it would say so again at the speed of the wire.
   if (job.when === 'drained') lease.avoidUntilUs = lease.busyUntilUs;
   dropJob(core, lease);
   // A wish to evict waits for the calls to end; a plan or an idle model's time-to-live looks again.
   explain(core, { verdict: 'evicting', text: `${lease.model} is in use (${String(inFlight)} inside) and was not evicted (${job.cause})`, generation: lease.generation, model: lease.model, device: lease.device });
+  // Nobody is inside, and an earlier command has not come to an end: it is that which keeps it.
+  if (hangs && lease.strikes >= strikesMax) endProcess(core, lease, 'command_failed', 'it is busy without a call, and does not end what it was told before');
 }
 
 function onFailed(core: Core, lease: Lease, job: Job, code: string, message: string): void {
@@ -163,6 +166,7 @@ export function jobOverdue(core: Core, lease: Lease): void {
       cancelDrain(core, lease, job);
       return;
     case 'moving':
+      lease.strikes++;
       nextRung(core, lease, job, 'the move took too long');
       return;
     case 'cancelling':

@@ -58,7 +58,7 @@ function shareOut(core: Core, card: Card, leases: readonly Lease[], excessBytes:
   for (const lease of oldestFirst) {
     const { release } = lease;
     if (release === null) continue;
-    const share = Math.min(rest, release.fromChargedBytes - release.toChargedBytes);
+    const share = Math.max(0, Math.min(rest, release.fromChargedBytes - release.toChargedBytes));
     rest -= share;
     if (share === 0) {
       finishRelease(core, lease, how);

@@ -170,6 +170,8 @@ function onResident(core: Core, lease: Lease, event: Reported): void {
     // A part was given back, and this is what it has now: never less than that is left charged.
     lease.release.leftBytes = Math.max(lease.release.leftBytes, event.residentBytes);
     lease.release.toChargedBytes = Math.max(lease.release.toChargedBytes, event.residentBytes);
+    // It holds by now what it had before, or more: nothing is left to be seen gone.
+    if (lease.release.toChargedBytes >= lease.release.fromChargedBytes) abandonRelease(core, lease);
   }
   const loaded = lease.state !== 'resident' || lease.growing;
   const fresh = lease.state === 'granted' || lease.state === 'loading';

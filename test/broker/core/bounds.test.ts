@@ -84,12 +84,12 @@ t.test('wishes to evict go out when what kept them is over: the load token, a pa
 });
 
 t.test('a step costs the same however many wishes are open', (test) => {
-  const stage = new Stage({ modelsPerWorker: 4_000 });
+  const stage = new Stage({ modelsPerWorker: 1_000 });
   stage.card();
   const client = stage.session();
   const worker = stage.worker();
   const asked: Happening[] = [];
-  for (let n = 0; n < 2_000; n++) {
+  for (let n = 0; n < 500; n++) {
     stage.resident(worker, `m${String(n)}`, MiB);
     asked.push({ type: 'evict_requested', generation: client, request: 10_000 + n, model: `m${String(n)}`, target: 'none', deadlineMs: 60_000 });
   }
@@ -103,9 +103,63 @@ t.test('a step costs the same however many wishes are open', (test) => {
   };
   for (const move of moves.slice(0, 50)) only([...stage.obey(move), ...stage.sample()], 'report_evicted');
   test.equal(looked.count, 0, 'nobody walks over all of them');
-  test.equal(core.evictRequests.size, 1_950);
+  test.equal(core.evictRequests.size, 450);
   stage.exit(worker);
   test.equal(core.evictRequests.size, 0, 'the end of the process answers them all');
+  test.end();
+});
+
+t.test('a call that comes while its model is being parked waits until its old bytes are seen gone, and resumes', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const a = stage.worker();
+  const parked = stage.resident(a, 'a', 16 * GiB, { parkable: true });
+  const b = stage.worker();
+  stage.pass(3_000);
+  const move = only(stage.ask(b, 'b', 16 * GiB).effects, 'move');
+  stage.samples = false;
+  stage.obey(move);
+  const resume = stage.ask(a, 'a', 16 * GiB, { lease: parked, parkable: true });
+  test.equal(all(resume.effects, 'deny').length, 0, 'it is no stranger to its own lease');
+  test.equal(all(resume.effects, 'wait').length, 1);
+  stage.samples = true;
+  const granted = only(stage.sample(), 'grant');
+  test.equal(granted.generation, b, 'who came first goes first');
+  stage.load(b, granted.lease, 16 * GiB);
+  const back = only(stage.pass(3_000), 'move');
+  test.equal(back.lease, granted.lease);
+  const resumed = only([...stage.obey(back), ...stage.pass(1_000)], 'grant');
+  test.match(resumed, { generation: a, lease: parked, chargedBytes: plusTenth(16 * GiB) });
+  test.end();
+});
+
+t.test('a worker that hangs in a move and from then on is busy without a call is ended; one with calls is not', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const lease = stage.resident(worker, 'a', 16 * GiB, { parkable: true });
+  const other = stage.worker();
+  stage.pass(3_000);
+  const park = only(stage.ask(other, 'b', 16 * GiB, { deadlineMs: 600_000 }).effects, 'move');
+  stage.report(worker, lease, 'parking', 16 * GiB);
+  const unload = only(stage.pass(31_000), 'move');
+  test.match([park.target, unload.target], ['host', 'none']);
+  test.match(only(stage.answer(unload, { kind: 'busy', inFlight: 0 }), 'terminate'), { generation: worker, cause: 'command_failed' });
+  test.equal(only([...stage.exit(worker), ...stage.pass(1_000)], 'grant').generation, other);
+  const calm = new Stage();
+  calm.card();
+  const inUse = calm.worker();
+  calm.resident(inUse, 'a', 16 * GiB);
+  const second = calm.worker();
+  calm.pass(3_000);
+  let move = only(calm.ask(second, 'b', 16 * GiB, { deadlineMs: 600_000 }).effects, 'move');
+  for (let round = 0; round < 4; round++) {
+    test.equal(all(calm.answer(move, { kind: 'busy', inFlight: 2 }), 'terminate').length, 0);
+    const asked: (typeof move)[] = [];
+    for (let waitedMs = 0; asked.length === 0 && waitedMs < 20_000; waitedMs += 250) asked.push(...all(calm.pass(250), 'move'));
+    test.equal(asked.length, 1, 'it is asked again, later');
+    move = asked[0] ?? move;
+  }
   test.end();
 });
 
