@@ -45,14 +45,25 @@ export class LeaseholdError extends Error {
   }
 }
 
+/** Begins the line on stderr by which a worker that ends before it is ready says of what: then JSON, `{code, details}`. */
+export const errorEnd = 'leasehold-error ';
+
 export function isErrorCode(code: string): code is ErrorCode {
   return Object.hasOwn(errorTable, code);
 }
 
 /** Fills `{name}` from details; a name that is missing stays visible as `?`. A reason that is a sentence already gets no second full stop. */
 function fill(template: string, details: Readonly<Record<string, string>>): string {
-  return template.replace(/\{(\w+)\}(\.?)/g, (_, name: string, stop: string) => {
-    const text = details[name] ?? '?';
+  return template.replace(/\{(\w+)\}( bytes)?(\.?)/g, (_, name: string, unit: string | undefined, stop: string) => {
+    const text = inUnits(name, details[name] ?? '?', unit ?? '');
     return stop !== '' && name in details && /[.?!…]$/.test(text) ? text : text + stop;
   });
+}
+
+/** Byte counts as people read them, with the count itself: `105.3 MiB (110363443 bytes)`. Anything else as it is. */
+function inUnits(name: string, text: string, unit: string): string {
+  if (!/(^b|B)ytes$/.test(name) || !/^\d{4,16}$/.test(text) || Number(text) < 1_024) return text + unit;
+  const units = ['KiB', 'MiB', 'GiB', 'TiB'];
+  const power = Math.min(units.length, Math.floor(Math.log2(Number(text)) / 10));
+  return `${(Number(text) / 1_024 ** power).toFixed(1)} ${units[power - 1] ?? ''} (${text}${unit})`;
 }

@@ -213,6 +213,7 @@ class RunningBroker implements Broker {
     feed: (event) => { this.#loop.feed(event); },
     spawn: (effect) => { this.#workers.spawn(effect.generation, effect.engine, effect.devices); },
     terminate: (effect) => { this.#workers.terminate(effect.generation, effect.cause, effect.graceMs); },
+    typedEnd: (reason) => this.#workers.typedEnd(reason),
     sample: (device, notBeforeUs) => { this.#sampler.want(device, notBeforeUs); },
     placed: ({ generation, request, worker, explain }) => {
       const session = this.#sessions.get(generation);
@@ -253,7 +254,6 @@ class RunningBroker implements Broker {
       workers: this.#workers,
       cards: this.#cardDesk,
       queries: new Queries(this.#core, () => this.#facts(), this.limits.frameBytesMax),
-      supervisor: this.#supervisor,
       devices: this.devices.map(({ device, name, totalBytes }) => ({ device, name, totalBytes: totalBytes > 0 ? totalBytes : null })),
       log: this.#log,
       feed: (event) => { this.#loop.feed(event); },

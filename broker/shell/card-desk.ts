@@ -5,8 +5,16 @@ import type { Session } from './session.js';
 
 type Frame = Extract<ControlMessage, { type: 'card_allocate' | 'card_free' }>;
 
+/** What one session has taken: allocations by card. */
+interface Taker {
+  readonly pid: number;
+  readonly taken: Map<string, Set<number>>;
+}
+
 export class CardDesk {
   readonly #cards: ReadonlyMap<string, SimulatedCard>;
+  /** Sessions that have a context on a card, by generation. */
+  readonly #takers = new Map<string, Taker>();
 
   constructor(cards: ReadonlyMap<string, SimulatedCard>) {
     this.#cards = cards;
@@ -14,11 +22,28 @@ export class CardDesk {
 
   /** A worker process has come up: it costs its floor on every simulated card it sees. */
   attach(session: Session, devices: readonly string[]): void {
+    this.#taker(session);
     for (const device of devices) this.#cards.get(device)?.attach(session.identity.pid);
   }
 
+  /** The process has ended: what it had on any card comes back, as the card does that. */
   gone(pid: number): void {
+    for (const [generation, taker] of this.#takers) if (taker.pid === pid) this.#takers.delete(generation);
     for (const card of this.#cards.values()) card.processGone(pid);
+  }
+
+  /** The session has ended and its process lives on: what was taken in it comes back, with the last one the process's context, too. */
+  closed(generation: string): void {
+    const taker = this.#takers.get(generation);
+    if (taker === undefined) return;
+    this.#takers.delete(generation);
+    if (![...this.#takers.values()].some(({ pid }) => pid === taker.pid)) {
+      this.gone(taker.pid);
+      return;
+    }
+    for (const [device, allocations] of taker.taken) {
+      for (const allocation of allocations) this.#cards.get(device)?.free(taker.pid, allocation);
+    }
   }
 
   answer(session: Session, frame: Frame): ControlMessage {
@@ -30,12 +55,23 @@ export class CardDesk {
       if (!card.free(session.identity.pid, frame.allocation)) {
         throw new LeaseholdError('input_invalid', { field: 'allocation', reason: `process ${String(session.identity.pid)} holds no allocation ${String(frame.allocation)} on ${frame.device}` });
       }
+      // A process may free in one session what it took in another.
+      for (const { pid, taken } of this.#takers.values()) if (pid === session.identity.pid) taken.get(frame.device)?.delete(frame.allocation);
       return { type: 'ok', id: frame.id };
     }
     const taken = card.allocate(session.identity.pid, frame.bytes);
-    return taken.kind === 'oom'
-      ? { type: 'card_oom', id: frame.id, wantedBytes: frame.bytes, freeBytes: taken.freeBytes }
-      : { type: 'card_allocated', id: frame.id, allocation: taken.allocation };
+    if (taken.kind === 'oom') return { type: 'card_oom', id: frame.id, wantedBytes: frame.bytes, freeBytes: taken.freeBytes };
+    const allocations = this.#taker(session).taken;
+    allocations.set(frame.device, (allocations.get(frame.device) ?? new Set()).add(taken.allocation));
+    return { type: 'card_allocated', id: frame.id, allocation: taken.allocation };
+  }
+
+  #taker({ generation, identity }: Session): Taker {
+    const known = this.#takers.get(generation);
+    if (known !== undefined) return known;
+    const taker: Taker = { pid: identity.pid, taken: new Map() };
+    this.#takers.set(generation, taker);
+    return taker;
   }
 
   /** What each card read and refused, for the ledger and the demo's closing table. */

@@ -20,6 +20,8 @@ export interface OutboundParts {
   feed(event: UntimedEvent): void;
   spawn(effect: Of<'spawn'>): void;
   terminate(effect: Of<'terminate'>): void;
+  /** The typed error behind a reason why a process did not start, where there is one. */
+  typedEnd(reason: string): LeaseholdError | null;
   sample(device: string, notBeforeUs: number): void;
   placed(effect: Of<'placed'>): void;
 }
@@ -86,11 +88,19 @@ export class Outbound {
   }
 
   #deny(effect: Of<'deny'>): void {
-    const { message, details } = clipped(effect);
+    const typed = this.#typedDenial(effect);
+    const { message, details } = clipped(typed);
     this.#send(effect.generation, {
-      type: 'deny', id: effect.request, code: effect.code, message, details, numbers: effect.numbers,
+      type: 'deny', id: effect.request, code: typed.code, message, details, numbers: effect.numbers,
       couldHaveBytes: effect.couldHaveBytes, roomElsewhere: effect.roomElsewhere, retryAfterMs: effect.retryAfterMs, explain: effect.explain,
     });
+  }
+
+  /** A worker that ended before it was ready and said of what: its error is the refusal, and stays it during the pause after it. */
+  #typedDenial({ code, details }: Of<'deny'>): { readonly code: string; readonly details: Readonly<Record<string, string>> } {
+    const ended = code === 'spawn_failed' || code === 'backing_off' ? this.#parts.typedEnd(details['reason'] ?? '') : null;
+    if (ended === null || (code === 'backing_off' && ended.retryable)) return { code, details };
+    return { code: ended.code, details: { ...details, ...ended.details } };
   }
 
   #fail(effect: Of<'fail'>): void {

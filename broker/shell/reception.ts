@@ -8,7 +8,6 @@ import type { Log } from './log.js';
 import type { UntimedEvent } from './loop.js';
 import type { Queries } from './queries.js';
 import type { Sessions, Session} from './session.js';
-import type { Supervisor } from '../supervisor/types.js';
 import { Subscription } from './subscription.js';
 import type { Workers } from './workers.js';
 
@@ -23,7 +22,6 @@ export interface ReceptionOptions {
   readonly workers: Workers;
   readonly cards: CardDesk;
   readonly queries: Queries;
-  readonly supervisor: Supervisor;
   readonly devices: Welcome['devices'];
   readonly log: Log;
   readonly feed: (event: UntimedEvent) => void;
@@ -89,7 +87,7 @@ export class Reception implements Desk {
       return;
     }
     // A holder's end is its pid's end, not its connection's (D7); our own process ends with us.
-    if (role === 'holder' && identity.pid !== process.pid) this.#options.supervisor.watch(generation, identity);
+    if (role === 'holder' && identity.pid !== process.pid) this.#options.workers.watch(generation, identity);
     this.#options.feed({ type: 'session_opened', generation, role, name });
   }
 
@@ -146,6 +144,7 @@ export class Reception implements Desk {
     this.#options.feed({ type: 'session_closed', generation: session.generation, reason: error.message });
     // Our own process as a holder gives everything back by closing: there is no later exit to wait for.
     if (session.role === 'holder' && session.identity.pid === process.pid) {
+      this.#options.cards.closed(session.generation);
       this.#options.feed({ type: 'process_exited', generation: session.generation, how: 'closed' });
     }
   }

@@ -66,12 +66,26 @@ export class Sampler {
     const missed = (error: unknown): Reading => ({
       kind: 'missing', device: watch.card.device, takenAtUs: beganUs, reading: 'failed', reason: String(error),
     });
-    void watch.reader.read(watch.card.device).catch(missed).then((reading) => {
+    void this.#look(watch).catch(missed).then((reading) => {
       watch.reading = false;
       if (this.#stopped) return;
       this.#schedule(watch, reading);
-      this.#feed(this.#toEvent(reading));
+      this.#feed(this.#eventOf(reading));
     });
+  }
+
+  /** Whatever a reader throws, and whenever, is a rejection. */
+  async #look(watch: Watch): Promise<Reading> {
+    return watch.reader.read(watch.card.device);
+  }
+
+  /** Figures that cannot be told apart by owner (out of descriptors, say) are no reading: none of them may pass for foreign. */
+  #eventOf(reading: Reading): UntimedEvent {
+    try {
+      return this.#toEvent(reading);
+    } catch (error) {
+      return { type: 'sample_failed', device: reading.device, reading: 'failed', reason: String(error) };
+    }
   }
 
   /** The next look: at once when this one was too early for a decision that waits, else at the interval. */

@@ -5,7 +5,7 @@ import type { CardDescription } from '../devices/types.js';
 import type { Obituary, ProcessIdentity, Supervisor, SupervisorHandlers } from '../supervisor/types.js';
 import type { TerminateCause } from '../core/effects.js';
 import type { EngineCommand } from './engines.js';
-import { endOf } from './last-words.js';
+import { endOf, typedEnd } from './last-words.js';
 import type { Log } from './log.js';
 import type { UntimedEvent } from './loop.js';
 import type { Sessions } from './session.js';
@@ -63,10 +63,15 @@ export class ThreadShares {
   }
 }
 
+const typedEndsMax = 64;
+
 export class Workers {
   readonly #options: WorkersOptions;
   readonly #workers = new Map<string, Worker>();
+  /** Of workers, and of holders that are watched. */
   readonly #identities = new Map<string, ProcessIdentity>();
+  /** The errors that processes said they ended of before they were ready, by what the core was told. */
+  readonly #typedEnds = new Map<string, LeaseholdError>();
   #supervisor: Supervisor | null = null;
 
   constructor(options: WorkersOptions) {
@@ -109,6 +114,17 @@ export class Workers {
       if (LeaseholdError.from(error).code !== 'closed') throw error;
       this.#spawnFailed(generation, 'shutting_down', 'the broker is shutting down');
     }
+  }
+
+  /** A process that we did not start: told of by `onGone` when it has ended. */
+  watch(generation: string, identity: ProcessIdentity): void {
+    this.#identities.set(generation, identity);
+    this.#supervisor?.watch(generation, identity);
+  }
+
+  /** The error behind a reason that the core was given for a start that failed; null: there was none with a code. */
+  typedEnd(reason: string): LeaseholdError | null {
+    return this.#typedEnds.get(reason) ?? null;
   }
 
   /** SIGTERM is what `shutdown` means to a worker that no longer reads; both are sent, the ladder does the rest. */
@@ -193,10 +209,18 @@ export class Workers {
   #exited(generation: string, obituary: Obituary): void {
     const identity = this.#identities.get(generation) ?? null;
     const wasReady = (this.#workers.get(generation)?.ready ?? null) !== null;
-    this.#options.log.info({ generation, how: obituary.how, lastLines: obituary.lastLines, reaped: obituary.reaped.length }, 'worker ended');
+    this.#options.log.info({ generation, how: obituary.how, lastLines: obituary.lastLines, reaped: obituary.reaped.length }, 'process ended');
     this.#forget(generation);
     this.#options.onGone(generation, identity, obituary);
-    this.#options.feed({ type: 'process_exited', generation, how: wasReady ? obituary.how : endOf(obituary.how, obituary.lastLines) });
+    const how = wasReady ? obituary.how : endOf(obituary.how, obituary.lastLines);
+    const typed = wasReady ? null : typedEnd(obituary.lastLines);
+    if (typed !== null) this.#rememberEnd(how, typed);
+    this.#options.feed({ type: 'process_exited', generation, how });
+  }
+
+  #rememberEnd(how: string, error: LeaseholdError): void {
+    this.#typedEnds.set(how, error);
+    if (this.#typedEnds.size > typedEndsMax) for (const oldest of this.#typedEnds.keys()) { this.#typedEnds.delete(oldest); break; }
   }
 
   #forget(generation: string): void {

@@ -1,6 +1,6 @@
 /** A worker as a process: environment, signals, the broker’s end, and how each ending looks from outside. */
 import { readFileSync, writeSync } from 'node:fs';
-import type { LeaseholdError } from '../../protocol/index.js';
+import { LeaseholdError, errorEnd } from '../../protocol/index.js';
 import { connect } from '../../protocol/node/index.js';
 import { attachWorker, type AttachedWorker } from './attach.js';
 import type { Engine } from './engine.js';
@@ -8,6 +8,8 @@ import { readEnvironment } from './environment.js';
 
 /** An exception that nobody caught: one engine’s fault takes one worker down. */
 const exitUncaught = 70;
+/** The engine did not end what it was told to end, or a move: only the end of the process frees what it holds. */
+const exitHung = 71;
 /** The broker is gone. */
 const exitBrokerLost = 69;
 /** The models could not be unloaded within the grace. */
@@ -17,7 +19,7 @@ const exitGracePassed = 75;
  * Runs `engine` as a worker of the broker that started this process; resolves
  * when the broker has accepted it. Ends the process: with 0 after `shutdown`
  * or SIGTERM, 69 with all its children when the broker is gone, 70 on an
- * exception that nobody caught or a start that failed.
+ * exception that nobody caught or a start that failed, 71 when the engine hangs.
  */
 export async function runWorker(engine: Engine): Promise<void> {
   // Before anything else: a signal during the start must already find its handler (B86).
@@ -74,7 +76,12 @@ class Ending {
   }
 
   fatally(error: unknown): void {
+    if (error instanceof LeaseholdError && error.code === 'engine_hung') {
+      report(`LeaseholdError: ${error.message}`);
+      process.exit(exitHung);
+    }
     report(error instanceof Error ? error.stack ?? error.message : String(error));
+    if (error instanceof LeaseholdError) reportError(error);
     process.exit(exitUncaught);
   }
 
@@ -83,10 +90,21 @@ class Ending {
   }
 }
 
-/** One line for the obituary; synchronous, since the process is about to end. */
+/** One line for the obituary. */
 function report(text: string): void {
+  writeLine(`leasehold worker: ${text}`);
+}
+
+/** The same for programs: the broker refuses whoever waited for this worker with the error itself. */
+function reportError({ code, details }: LeaseholdError): void {
+  const short = Object.fromEntries(Object.entries(details).map(([name, value]) => [name, value.slice(0, 300)]));
+  writeLine(`${errorEnd}${JSON.stringify({ code, details: short })}`);
+}
+
+/** Synchronous, since the process is about to end. */
+function writeLine(text: string): void {
   try {
-    writeSync(2, `leasehold worker: ${text}\n`);
+    writeSync(2, `${text}\n`);
   } catch (error) {
     // stderr is a closed pipe when the broker is dead: there is nobody left to tell.
     if ((error as NodeJS.ErrnoException).code !== 'EPIPE') throw error;

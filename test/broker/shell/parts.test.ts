@@ -6,7 +6,7 @@ import { defaultLimits, type ControlMessage } from '../../../protocol/index.js';
 import type { Channel } from '../../../protocol/node/index.js';
 import { effectiveLimits } from '../../../broker/shell/effective-limits.js';
 import { lockFile, readHolder } from '../../../broker/shell/file-lock.js';
-import { endOf, lastWords } from '../../../broker/shell/last-words.js';
+import { endOf, lastWords, typedEnd } from '../../../broker/shell/last-words.js';
 import { Loop, type UntimedEvent } from '../../../broker/shell/loop.js';
 import { Sampler } from '../../../broker/shell/sampler.js';
 import { dataSocketPath, openStateFolder, readStateFolder, removeStaleDataSockets } from '../../../broker/shell/state-folder.js';
@@ -101,6 +101,12 @@ t.test('last words fit into an event whatever they are, and the reason is what w
   t.equal(endOf('exit code 1', ['Error: Cannot find module x', '    at Module (node:internal)', '  code: 1', '}', '', 'Node.js v20.20.2']), 'exit code 1; it said last: Error: Cannot find module x');
   t.equal(endOf('exit code 2', ['usage: engine MODEL', '']), 'exit code 2; it said last: usage: engine MODEL');
   t.equal(endOf('SIGKILL', []), 'SIGKILL');
+  const said = 'leasehold-error {"code":"engine_missing","details":{"engine":"e","reason":"not found"}}';
+  t.match(typedEnd(['Error: x', said, 'and more']), { code: 'engine_missing', details: { engine: 'e', reason: 'not found' } });
+  t.equal(endOf('exit code 70', ['Error: x', said]), 'exit code 70; it said last: Engine e is not installed: not found.');
+  for (const line of ['', said.slice(0, 40), `x${said}`, 'leasehold-error null', 'leasehold-error {"code":7}', 'leasehold-error {"code":"no_such_code"}', 'leasehold-error {"code":"internal"}']) {
+    t.equal(typedEnd([line]), null, line);
+  }
 });
 
 const description: CardDescription = { device: 'SIM-x-0', name: 'x', kind: 'simulated', totalBytes: 100, confirms: 'process', display: false, floorBytes: null, visibility: {} };
