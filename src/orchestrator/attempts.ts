@@ -62,7 +62,7 @@ export class Attempts {
     const wasLost = isLostWorker(error);
     // By then the broker knows of the end, too, and does not send the next try to the same worker.
     const explained = wasLost && this.#link !== null ? await this.#link.obituaries.explain(error, this.#generation) : LeaseholdError.from(error);
-    if (this.#left === 0 || !wasLost || tokensReceived(error) > 0) throw this.#told(explained);
+    if (this.#left === 0 || !wasLost || tokensReceived(error) > 0) throw this.#told(this.#asAsked(explained));
     this.#lost = explained;
     this.#parts.log.warn({ model: this.#served.name, generation: this.#generation, reason: explained.message }, 'the worker was lost before its first token; placing the call anew');
   }
@@ -72,6 +72,12 @@ export class Attempts {
     if (this.#lost === null || error.code !== 'backing_off') return error;
     const { code, details } = this.#lost;
     return new LeaseholdError(code, { ...details, retryAfterMs: error.details['retryAfterMs'] ?? null }, { cause: error });
+  }
+
+  /** What was left of the time when it was asked is nobody's business: the deadline is told as it was given. */
+  #asAsked(error: LeaseholdError): LeaseholdError {
+    if (error.code !== 'deadline_passed') return error;
+    return new LeaseholdError(error.code, { ...error.details, deadlineMs: this.#deadlineMs }, { cause: error });
   }
 
   #withTimeLeft(): CallOptions & { readonly deadlineMs: number } {

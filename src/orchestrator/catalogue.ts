@@ -42,13 +42,17 @@ export class Catalogue {
   /** By name or alias; throws `model_unknown` listing what is known. */
   find(name: string): Served {
     const served = this.#byName.get(name);
-    if (served === undefined) throw new LeaseholdError('model_unknown', { model: name, known: [...this.#byName.keys()].join(', ') });
+    if (served === undefined) throw new LeaseholdError('model_unknown', { model: name, known: this.names.join(', ') });
     return served;
   }
 
-  /** The name people know a key by; the key itself when it is not ours. */
-  nameOf(key: string): string {
-    return this.#models.find(({ spec }) => spec.key === key)?.name ?? key;
+  /** The key behind a name or alias of ours, or the key itself when it is one; null: not ours. */
+  keyOf(name: string): string | null {
+    return this.#byName.get(name)?.spec.key ?? this.#models.find(({ spec }) => spec.key === name)?.spec.key ?? null;
+  }
+
+  get names(): readonly string[] {
+    return [...this.#byName.keys()];
   }
 
   #add(served: Served): void {

@@ -43,8 +43,17 @@ const cpuReader: CardReader = {
 };
 
 function simulatedCard(word: string, stateId: string, index: number): Found {
+  checkSize(word);
   const reader = new SimulatedCard({ ...parseSimulatedSpec(word), device: simulatedDevice(stateId, index) });
   return { card: reader.description, reader };
+}
+
+/** A size that is none says little by itself: what it may look like is told. */
+function checkSize(word: string): void {
+  const size = word.slice('sim:'.length).split(',')[0]?.trim() ?? '';
+  if (/^\d+([KMGT]i?B)?$/.test(size)) return;
+  const forms = 'sim:SIZE[,floor=SIZE][,lag=200ms][,blind][,name=NAME], each SIZE a whole number and KiB, MiB, GiB, TiB, KB, MB, GB, TB or nothing (bytes)';
+  throw new LeaseholdError('config_invalid', { path: 'devices', where: word.slice(0, 64), reason: `${JSON.stringify(size.slice(0, 64))} is no size; a simulated card is ${forms}` });
 }
 
 async function realCards(words: readonly string[], besideSimulated: boolean, log: Log): Promise<readonly Found[]> {
@@ -72,7 +81,17 @@ function reservesOf(cards: readonly CardDescription[], given: OrchestratorOption
   }
   if (typeof given === 'number') checkReserve('reserveBytes', given);
   const named = new Map(Object.entries(byDevice).map(([word, bytes]) => [normaliseDevice(word) ?? word, bytes]));
-  return cards.map((card) => (typeof given === 'number' ? given : named.get(card.device) ?? defaultReserveBytes(card, process.platform)));
+  return cards.map((card) => {
+    const bytes = typeof given === 'number' ? given : named.get(card.device);
+    if (bytes !== undefined) checkRoom(card, bytes);
+    return bytes ?? defaultReserveBytes(card, process.platform);
+  });
+}
+
+/** A reserve that leaves nothing of a card is a mistake, most often in its unit. */
+function checkRoom({ device, totalBytes }: CardDescription, reserveBytes: number): void {
+  if (totalBytes === 0 || reserveBytes < totalBytes) return;
+  throw new LeaseholdError('config_invalid', { path: 'reserveBytes', where: device, reason: `${String(reserveBytes)} bytes would be kept free of ${String(totalBytes)}: nothing could be granted there` });
 }
 
 function checkReserve(field: string, bytes: number): void {

@@ -1,6 +1,7 @@
 /** What callers write, checked and turned into what the wire carries. */
 import { LeaseholdError, type ChatMessage } from '../../protocol/index.js';
 import type { Sampling } from '../client/index.js';
+import { checked } from './tables.js';
 import type { GenerateInput, GenerateOptions } from './types.js';
 
 export interface WireInput {
@@ -10,21 +11,23 @@ export interface WireInput {
 
 /** A bare string is what a person says: one user message. `{prompt}` is raw text, with no template. */
 export function toWireInput(input: GenerateInput): WireInput {
+  checked.input(input);
   if (typeof input === 'string') return { messages: [{ role: 'user', content: input }], prompt: null };
-  if ('prompt' in input) return { messages: null, prompt: input.prompt };
-  if (input.messages.length === 0) throw new LeaseholdError('input_invalid', { field: 'messages', reason: 'the list is empty' });
-  return { messages: input.messages, prompt: null };
+  const { prompt = null, messages = null } = input as Partial<WireInput>;
+  if (messages?.length === 0) throw new LeaseholdError('input_invalid', { field: 'messages', reason: 'the list is empty' });
+  return { messages, prompt };
 }
 
 const maxTokensDefault = 512;
 const seedMax = 2n ** 63n - 1n;
 
 export function toWireSampling(options: GenerateOptions): Sampling {
+  checked.generate(options);
   const { topK, topP, minP, repeatPenalty, stop, thinking } = options;
   return {
-    maxTokens: whole('maxTokens', options.maxTokens ?? maxTokensDefault),
+    maxTokens: options.maxTokens ?? maxTokensDefault,
     temperature: options.temperature ?? 0,
-    ...(topK === undefined ? {} : { topK: whole('topK', topK) }),
+    ...(topK === undefined ? {} : { topK }),
     ...(topP === undefined ? {} : { topP }),
     ...(minP === undefined ? {} : { minP }),
     ...(repeatPenalty === undefined ? {} : { repeatPenalty }),
@@ -42,9 +45,4 @@ function toSeed(seed: bigint | number | string): string {
     throw new LeaseholdError('input_invalid', { field: 'seed', reason: `${text} is not a whole number from 0 to ${String(seedMax)}; above 2^53 give a bigint or a string` });
   }
   return text;
-}
-
-function whole(field: string, value: number): number {
-  if (!Number.isSafeInteger(value) || value < 0) throw new LeaseholdError('input_invalid', { field, reason: `${String(value)} is not a whole number from 0 up` });
-  return value;
 }

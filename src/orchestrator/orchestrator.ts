@@ -1,5 +1,5 @@
 /** Broker, workers and models as one object. */
-import { LeaseholdError, explainId, type ModelSpec } from '../../protocol/index.js';
+import { LeaseholdError, explainId, modelKey, type ModelSpec } from '../../protocol/index.js';
 import type { ExplainRecord } from '../../broker/core/explain.js';
 import { silentLog, type Log } from '../../broker/shell/index.js';
 import { connectBroker, type BrokerSession, type CallEvent, type HeldLease, type Sampling, type WorkerCaller } from '../client/index.js';
@@ -7,12 +7,15 @@ import { Attempts } from './attempts.js';
 import { Catalogue, type Served } from './catalogue.js';
 import { reachBroker, type Reach } from './connection.js';
 import { RunningGeneration, type GenerationEnd } from './generation.js';
+import { Leaving } from './leaving.js';
 import { LinkedAbort } from './linked-abort.js';
 import { Links, type Link } from './link.js';
 import { toWireInput, toWireSampling, type WireInput } from './inputs.js';
 import type { OrchestratorOptions } from './options.js';
+import { sparing } from './stages.js';
+import { checkOptions, checked } from './tables.js';
 import type {
-  CallOptions, GenerateInput, GenerateOptions, Generation, HostLeaseRequest, LeaseholdEvent, LedgerState, Orchestrator, ServedModel, Token,
+  CallOptions, EvictOptions, GenerateInput, GenerateOptions, Generation, HostLeaseRequest, LeaseholdEvent, LedgerState, Orchestrator, ServedModel, Token,
 } from './types.js';
 
 /**
@@ -22,6 +25,7 @@ import type {
  * Nothing is loaded before it is asked for, except models with `preload`.
  */
 export async function createOrchestrator(options: OrchestratorOptions = {}): Promise<Orchestrator> {
+  checkOptions(options);
   const catalogue = new Catalogue(options.models ?? {});
   const expectedWorkers = Object.keys(options.models ?? {}).length;
   const log = options.log ?? silentLog;
@@ -42,6 +46,7 @@ class RunningOrchestrator implements Orchestrator {
   readonly #catalogue: Catalogue;
   readonly #log: Log;
   readonly #closing = new AbortController();
+  readonly #leaving: Leaving;
   /** The link that models with `preload` have been asked for on. */
   #preloadedOn: Link | null = null;
   #holder: Promise<BrokerSession> | null = null;
@@ -51,6 +56,7 @@ class RunningOrchestrator implements Orchestrator {
     this.#links = links;
     this.#catalogue = catalogue;
     this.#log = log;
+    this.#leaving = new Leaving(catalogue, this.#closing.signal);
     this.#preload(links.current);
   }
 
@@ -69,14 +75,14 @@ class RunningOrchestrator implements Orchestrator {
   }
 
   generate(model: string, input: GenerateInput, options: GenerateOptions = {}): Generation {
-    const served = this.#catalogue.find(model);
+    const served = this.#find(model);
     const wireInput = toWireInput(input);
     const sampling = toWireSampling(options);
     return new RunningGeneration((cancelled) => this.#generate(served, wireInput, sampling, options, cancelled));
   }
 
   embed(model: string, inputs: readonly string[], options: CallOptions = {}): Promise<{ readonly vectors: readonly (readonly number[])[]; readonly promptTokens: number }> {
-    return this.#call(model, options, (caller, spec, bounded) => caller.embed(spec, inputs, bounded));
+    return this.#call(model, options, (caller, spec, bounded) => caller.embed(spec, inputs, bounded), () => { checked.texts(inputs); });
   }
 
   async countTokens(model: string, input: GenerateInput, options: CallOptions = {}): Promise<number> {
@@ -88,36 +94,60 @@ class RunningOrchestrator implements Orchestrator {
     await this.#call(model, options, (caller, spec, bounded) => caller.load(spec, bounded));
   }
 
-  async evict(model: string, options: { readonly target?: 'host' | 'none'; readonly deadlineMs?: number } = {}): Promise<number> {
-    const key = this.#keyOf(model);
-    return (await (await this.#link()).session.evict(key, options)).freedBytes;
+  async evict(model: string, options: EvictOptions = {}): Promise<number> {
+    checked.evict(options);
+    return this.#leaving.out(async () => (await (await this.#link()).session.evict(await this.#keyOf(model), options)).freedBytes);
   }
 
   async pin(model: string, pinned = true): Promise<void> {
-    const key = this.#keyOf(model);
-    await (await this.#link()).session.pin(key, pinned);
+    checked.pinned(pinned);
+    await this.#leaving.out(async () => (await this.#link()).session.pin(await this.#keyOf(model), pinned));
   }
 
   async lease(request: HostLeaseRequest): Promise<HeldLease> {
-    const holder = await this.#asHolder();
-    return holder.holdLease({ ...request, device: request.device ?? await this.#roomiestCard() });
+    checked.lease(request);
+    const { loading = false, ...asked } = request;
+    const abort = new LinkedAbort([request.signal]);
+    try {
+      return await this.#leaving.out(async () => {
+        const holder = await this.#asHolder();
+        const lease = await holder.holdLease({ ...asked, device: request.device ?? await this.#roomiestCard(), signal: abort.signal });
+        // Whoever says nothing more of it than that it wants it must not hold it for ever.
+        if (!loading) await lease.loaded({ residentBytes: Math.min(lease.chargedBytes, bytesOf(request)) });
+        return lease;
+      });
+    } finally {
+      abort.release();
+    }
   }
 
   async ledger(): Promise<LedgerState> {
-    return (await this.#link()).session.ledger<LedgerState>();
+    return this.#leaving.out(async () => (await this.#link()).session.ledger<LedgerState>());
   }
 
   async explain(about?: string, count = about === undefined ? 20 : 5): Promise<readonly ExplainRecord[]> {
-    const wanted = about === undefined ? { count }
-      : explainId().check(about, '') === null ? { explain: about, count: 1 }
-        : { model: this.#keyOf(about), count };
-    return (await this.#link()).session.explain<ExplainRecord>(wanted);
+    checked.count(count);
+    return this.#leaving.out(async () => {
+      const { session } = await this.#link();
+      if (about === undefined) return session.explain<ExplainRecord>({ count });
+      if (explainId().check(about, '') === null) return session.explain<ExplainRecord>({ explain: about, count: 1 });
+      const ours = this.#catalogue.keyOf(about);
+      const records = modelKey().check(ours ?? about, '') === null ? await session.explain<ExplainRecord>({ model: ours ?? about, count }) : [];
+      // What has records is known by them, though it is in the ledger no more.
+      if (records.length === 0 && ours === null) await this.#keyOf(about);
+      return records;
+    });
   }
 
   async *events(): AsyncGenerator<LeaseholdEvent, void, undefined> {
-    const { session } = await this.#link();
-    for await (const event of session.subscribe({ signal: this.#closing.signal })) {
-      yield { name: event.name, atUs: event.atUs, data: event.data, dropped: event.dropped };
+    const abort = new LinkedAbort([this.#closing.signal]);
+    try {
+      const { session } = await this.#link();
+      for await (const event of session.subscribe({ signal: abort.signal })) {
+        yield { name: event.name, atUs: event.atUs, data: event.data, dropped: event.dropped };
+      }
+    } finally {
+      abort.release();
     }
   }
 
@@ -139,16 +169,18 @@ class RunningOrchestrator implements Orchestrator {
     for (;;) {
       try {
         const { caller, options: left } = await attempts.next();
-        return yield* tokensOf(caller.generate({ ...left, model: served.spec, ...given(input), sampling }), options);
+        return yield* tokensOf(caller.generate({ ...left, model: served.spec, ...given(input), sampling }), left);
       } catch (error) {
-        await attempts.failed(error);
+        await this.#leaving.out(() => attempts.failed(error), served);
       }
     }
   }
 
   /** Calls without tokens: may be repeated as a whole. */
-  async #call<T>(model: string, options: CallOptions, run: (caller: WorkerCaller, spec: ModelSpec, options: CallOptions) => Promise<T>): Promise<T> {
-    const served = this.#catalogue.find(model);
+  async #call<T>(model: string, options: CallOptions, run: (caller: WorkerCaller, spec: ModelSpec, options: CallOptions) => Promise<T>, check: () => void = () => undefined): Promise<T> {
+    const served = this.#find(model);
+    checked.call(options);
+    check();
     const abort = new LinkedAbort([options.signal, this.#closing.signal]);
     const attempts = this.#attempts(served, { ...options, signal: abort.signal });
     try {
@@ -157,7 +189,7 @@ class RunningOrchestrator implements Orchestrator {
           const { caller, options: left } = await attempts.next();
           return await run(caller, served.spec, left);
         } catch (error) {
-          await attempts.failed(error);
+          await this.#leaving.out(() => attempts.failed(error), served);
         }
       }
     } finally {
@@ -167,7 +199,14 @@ class RunningOrchestrator implements Orchestrator {
 
   #attempts(served: Served, options: CallOptions): Attempts {
     const { requestDeadlineMs } = this.#links.current.reach.limits;
-    return new Attempts({ link: () => this.#link(), log: this.#log, requestDeadlineMs }, served, options);
+    const { onStage } = options;
+    const told = onStage === undefined ? options : { ...options, onStage: sparing(onStage, (text) => this.#leaving.named(text, served)) };
+    return new Attempts({ link: () => this.#link(), log: this.#log, requestDeadlineMs }, served, told);
+  }
+
+  #find(model: string): Served {
+    checked.name(model);
+    return this.#catalogue.find(model);
   }
 
   /** The way to the broker; to another one when it was lost. */
@@ -191,8 +230,16 @@ class RunningOrchestrator implements Orchestrator {
     }
   }
 
-  #keyOf(model: string): string {
-    return this.#catalogue.find(model).spec.key;
+  /** The key that a name of the catalogue, or the key itself of anything in the ledger, means. */
+  async #keyOf(model: string): Promise<string> {
+    checked.name(model);
+    const ours = this.#catalogue.keyOf(model);
+    if (ours !== null) return ours;
+    const { leases, waiting } = await (await this.#link()).session.ledger<LedgerState>();
+    const held = [...new Set([...leases, ...waiting].map((each) => each.model))].filter((key) => this.#catalogue.keyOf(key) === null);
+    if (held.includes(model)) return model;
+    const known = [this.#catalogue.names.join(', '), ...(held.length === 0 ? [] : [`in the ledger: ${held.join(', ')}`])].join('; ');
+    throw new LeaseholdError('model_unknown', { model, known });
   }
 
   async #asHolder(): Promise<BrokerSession> {
@@ -216,6 +263,10 @@ class RunningOrchestrator implements Orchestrator {
     if (best === undefined) throw new LeaseholdError('device_unknown', { device: 'any', known: 'none' });
     return best.device;
   }
+}
+
+function bytesOf({ parts, bytes = 0 }: HostLeaseRequest): number {
+  return parts === undefined ? bytes : parts.reduce((sum, part) => sum + part.bytes, 0);
 }
 
 /** Exactly one of the two, as calls take it. */

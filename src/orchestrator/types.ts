@@ -14,7 +14,7 @@ export interface CallOptions {
   readonly class?: RequestClass;
   /** Longest the whole call may wait for room and its turn, in milliseconds; running calls are never cut. Default 120,000. */
   readonly deadlineMs?: number;
-  /** What the call is waiting for or doing, as it changes. */
+  /** What the call is waiting for or doing, as it changes; progress in steps of 0.05 at least. */
   readonly onStage?: (stage: Stage) => void;
 }
 
@@ -73,6 +73,20 @@ export interface Generation extends AsyncIterable<Token> {
 export interface HostLeaseRequest extends Omit<HoldOptions, 'device'> {
   /** Left out: the card with most room. */
   readonly device?: string;
+  /**
+   * Default false: what is asked for counts as there as soon as it is granted,
+   * so that it can be evicted from then on; `loaded()` may true it up. True:
+   * it is still to be loaded, and nobody may evict it until `loaded()` says
+   * that it is there.
+   */
+  readonly loading?: boolean;
+}
+
+export interface EvictOptions {
+  /** `host` keeps a copy in host RAM where the engine can. Default `none`. */
+  readonly target?: 'host' | 'none';
+  /** Longest wait for its calls to end, in milliseconds. Default 120,000. */
+  readonly deadlineMs?: number;
 }
 
 /** What happened, as it happens: grants, waits, evictions, loads, ends of processes. */
@@ -105,7 +119,6 @@ export interface LedgerState extends LedgerView {
   readonly simulatedCards: readonly { readonly device: string; readonly totalBytes: number; readonly usedBytes: number; readonly peakUsedBytes: number; readonly oomRefusals: number }[];
 }
 
-
 export interface Orchestrator {
   /** True when this process owns the broker; false when it is attached to one. With `auto` it may come to own one whose owner has gone. */
   readonly ownsBroker: boolean;
@@ -120,9 +133,10 @@ export interface Orchestrator {
   /** Makes it resident. */
   load(model: string, options?: CallOptions): Promise<void>;
   /** Frees its card bytes once its calls have ended; resolves to bytes confirmed free. */
-  evict(model: string, options?: { readonly target?: 'host' | 'none'; readonly deadlineMs?: number }): Promise<number>;
+  evict(model: string, options?: EvictOptions): Promise<number>;
+  /** Models that are in the ledger and not in our catalogue, such as leases of holders, are named by their keys here and in `evict` and `explain`. */
   pin(model: string, pinned?: boolean): Promise<void>;
-  /** Leases bytes for this process itself. */
+  /** Leases bytes for this process itself; they count as there once it resolves, unless the request says `loading`. */
   lease(request: HostLeaseRequest): Promise<HeldLease>;
   ledger(): Promise<LedgerState>;
   /** Why: by explain id or model name; the latest when left out. Newest first. */

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { startHost, type Host } from '../integration/host-process.js';
-import { MiB, carriers, eager, engine, folder, lives, open, quick, refusal, scripted, socketsIn, until, workerPid } from '../integration/support.js';
+import { MiB, carriers, eager, engine, folder, keyOf, lives, open, quick, refusal, scripted, socketsIn, until, workerPid } from '../integration/support.js';
 import { createOrchestrator, type LedgerState, type OrchestratorOptions } from '../../src/orchestrator/index.js';
 
 const talks = scripted({ weightsBytes: 4 * MiB, text: 'word ', textTimes: 400, tokenCharacters: 5, tokensPerSecond: 100 });
@@ -77,12 +77,22 @@ t.test('a process that dies while it waits leaves no place in the queue', async 
   const guest = startHost(t, { stateFolder, broker: 'attach' });
   await guest.hear('up');
   guest.tell('load', 'large');
-  await until('it to wait', async () => (await owner.ledger()).waiting.length === 1);
+  const [waiter] = await until('it to wait', async () => {
+    const { waiting } = await owner.ledger();
+    return waiting.length > 0 && waiting;
+  });
+  t.match(waiter, { model: keyOf(owner, 'large'), position: 0 });
+  t.match((await owner.ledger()).leases, [{ model: keyOf(owner, 'firm'), state: 'resident' }], 'there is no room while the pinned one stays');
   guest.child.kill('SIGKILL');
+  t.equal(await guest.exited, 'SIGKILL');
   await until('its place to be gone', async () => (await owner.ledger()).waiting.length === 0);
   await owner.pin('firm', false);
+  t.equal((await owner.ledger()).counters['evictions'] ?? 0, 0, 'nothing was put away for who is no more');
   await owner.load('large');
-  t.match((await owner.ledger()).leases, [{ state: 'resident' }], 'and its wish is nobody’s any more');
+  const { leases, waiting, counters } = await owner.ledger();
+  t.match(leases, [{ model: keyOf(owner, 'large'), state: 'resident' }], 'and its wish is nobody’s any more');
+  t.strictSame(waiting, []);
+  t.equal(counters['evictions'], 1);
 });
 
 t.test('who is attached learns by code that the owner has ended, and is served again by the next one', async (t) => {
