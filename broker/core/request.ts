@@ -65,8 +65,9 @@ function refuseLease(core: Core, event: BudgetRequested): Refusal | null {
   if (lease.generation !== event.generation) {
     return { code: 'lease_not_yours', details: { lease: lease.id, owner: lease.generation, generation: event.generation }, text: `lease ${lease.id} belongs to ${lease.generation}` };
   }
-  // Parked, and its old bytes not yet seen gone: a resume like any other, which waits until they are.
-  if (lease.release?.then === 'parked') return null;
+  // Being parked, or parked and its old bytes not yet seen gone: a return of the whole model waits until they are.
+  const parks = lease.release?.then === 'parked' || (lease.job?.phase === 'moving' && lease.job.rung === 'park');
+  if (parks && event.parts.some((part) => part.kind === 'weights')) return null;
   if (lease.state === 'releasing' || lease.state === 'quarantined' || lease.job?.phase === 'moving') {
     return { code: 'lease_unknown', details: { lease: lease.id }, text: `lease ${lease.id} is being given back` };
   }

@@ -1,7 +1,7 @@
 /** Nothing waits for ever, and many waiting cost only what changes. */
 import t from 'tap';
 import { headroom, leasableBytesMax } from '../../../broker/core/headroom.js';
-import { all, card0, GiB, MiB, only, plusTenth, Stage, weights, type Happening } from './harness.js';
+import { all, card0, context, GiB, MiB, only, plusTenth, Stage, weights, type Happening } from './harness.js';
 import type { Effect } from '../../../broker/core/index.js';
 
 t.test('a load that never ends is ended after loadTimeoutMs, however lively its process; the card and the load token are free again', (test) => {
@@ -118,6 +118,11 @@ t.test('a call that comes while its model is being parked waits until its old by
   stage.pass(3_000);
   const move = only(stage.ask(b, 'b', 16 * GiB).effects, 'move');
   stage.samples = false;
+  stage.report(a, parked, 'parking', 16 * GiB);
+  const early = stage.ask(a, 'a', 16 * GiB, { lease: parked, parkable: true });
+  test.equal(all(early.effects, 'wait').length, 1, 'nor while it is still moving');
+  stage.send({ type: 'request_cancelled', generation: a, request: early.request });
+  test.equal(only(stage.ask(a, 'a', GiB, { lease: parked, parts: [context(GiB)] }).effects, 'deny').code, 'lease_unknown', 'a context alone would be one of nothing');
   stage.obey(move);
   const resume = stage.ask(a, 'a', 16 * GiB, { lease: parked, parkable: true });
   test.equal(all(resume.effects, 'deny').length, 0, 'it is no stranger to its own lease');
