@@ -1,0 +1,253 @@
+/** What fails, is measured, recalled, too large or too late: load tokens, corrections, overshoots, silence. */
+import t from 'tap';
+import { explainRecords } from '../../../broker/core/index.js';
+import { all, context, GiB, MiB, only, plusTenth, Stage, weights } from './harness.js';
+
+t.test('B13: engines that measure free memory load one after another on a card', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const one = stage.session('holder');
+  const two = stage.session('holder');
+  const lease = stage.granted(one, 'a', 9 * GiB, { profiles: true });
+  const second = stage.ask(two, 'b', 9 * GiB, { profiles: true });
+  test.equal(all(second.effects, 'grant').length, 0);
+  test.match(only(second.effects, 'wait').reason, /measuring free memory/);
+  test.equal(stage.cardView().loadToken, lease);
+  const third = stage.ask(stage.session('holder'), 'c', GiB);
+  test.equal(all(third.effects, 'grant').length, 0, 'nothing else loads into the measurement');
+  test.equal(all(stage.pass(15_000), 'grant').length, 0);
+  const ready = stage.load(one, lease, 9 * GiB);
+  test.equal(all(ready, 'grant')[0]?.request, second.request, 'the second starts when the first is ready');
+  test.equal(all(ready, 'grant').length, 1);
+  test.end();
+});
+
+t.test('B13: an engine that measures waits until other loads and releases have come to rest', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const plain = stage.session('holder');
+  const lease = stage.granted(plain, 'a', 4 * GiB);
+  const asked = stage.ask(stage.session('holder'), 'b', 4 * GiB, { profiles: true });
+  test.equal(all(asked.effects, 'grant').length, 0);
+  test.equal(all(stage.load(plain, lease, 4 * GiB), 'grant').length, 1);
+  test.end();
+});
+
+t.test('B14: while an engine measures nothing is unloaded or parked there; an idle model’s time comes after it', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const idler = stage.worker();
+  const idle = stage.resident(idler, 'b', 4 * GiB, { policy: { ttlMs: 8_000 } });
+  const loader = stage.session('holder');
+  const lease = stage.granted(loader, 'a', 9 * GiB, { profiles: true });
+  stage.begin(loader, lease);
+  const during = stage.pass(20_000);
+  test.equal(all(during, 'move').length, 0);
+  const wish = stage.send({ type: 'evict_requested', generation: stage.session(), request: 9, model: 'b', target: 'none', deadlineMs: 60_000 });
+  test.equal(all(wish, 'move').length, 0, 'not even when asked for');
+  stage.take(loader, 9 * GiB);
+  const ready = stage.report(loader, lease, 'resident', 9 * GiB, { parts: [weights(9 * GiB)] });
+  test.equal(all([...ready, ...stage.pass(500)], 'move')[0]?.lease, idle);
+  test.end();
+});
+
+t.test('the idle time-to-live counts from the end of the last use, and a pinned model has none', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker({ engine: 'python' });
+  const lease = stage.resident(worker, 'a', GiB, { policy: { ttlMs: 5_000 } });
+  stage.resident(worker, 'pinned', GiB, { policy: { ttlMs: 5_000, pinned: true } });
+  stage.pass(3_000);
+  stage.use(worker, lease, 1);
+  test.equal(all(stage.pass(10_000), 'move').length, 0, 'in use');
+  stage.use(worker, lease, 0);
+  test.equal(all(stage.pass(4_500), 'move').length, 0);
+  const move = only(stage.pass(750), 'move');
+  test.match(move, { lease, when: 'now', reason: 'idle' });
+  stage.answer(move, { kind: 'busy', inFlight: 1 });
+  test.equal(stage.lease(lease)?.state, 'resident', 'the worker is the truth');
+  test.end();
+});
+
+t.test('B22, B38: an OOM inside the lease gives one corrective retry after a new measurement; the model is not poisoned; nothing runs on the CPU', (test) => {
+  const stage = new Stage();
+  stage.card();
+  stage.card('CPU-0', { kind: 'cpu', totalBytes: 0, confirms: 'none', floorBytes: null });
+  const worker = stage.worker();
+  const lease = stage.granted(worker, 'a', 9 * GiB);
+  stage.begin(worker, lease);
+  const failed = stage.release(worker, lease, 'load_failed', { code: 'out_of_memory', message: 'wanted 9,220 MiB' });
+  test.equal(stage.lease(lease), undefined, 'the lease is released');
+  test.equal(all(failed, 'sample').length, 1, 'a measurement follows');
+  test.equal(stage.counter('oomRetries'), 1);
+  const again = stage.granted(worker, 'a', 9 * GiB);
+  stage.begin(worker, again);
+  stage.release(worker, again, 'load_failed', { code: 'out_of_memory', message: 'again' });
+  const third = only(stage.ask(worker, 'a', 9 * GiB).effects, 'deny');
+  test.match(third, { code: 'backing_off', details: { failures: '1' } });
+  test.equal(stage.counter('oomRetries'), 1, 'once');
+  stage.pass(2_000);
+  stage.sample();
+  const later = stage.granted(worker, 'a', 9 * GiB);
+  stage.load(worker, later, 9 * GiB);
+  test.equal(stage.lease(later)?.state, 'resident');
+  test.same(all(stage.effects, 'grant').filter((grant) => grant.device === 'CPU-0'), []);
+  test.end();
+});
+
+t.test('B115: an OOM after a stranger took memory inside the window is a lost race, counted apart', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  stage.sample();
+  const lease = stage.granted(worker, 'a', 12 * GiB);
+  stage.truth().foreignBytes = 12 * GiB;
+  test.equal(all(stage.begin(worker, lease), 'sample').length, 1, 'measured anew at the start of the load');
+  stage.release(worker, lease, 'load_failed', { code: 'out_of_memory', message: 'refused' });
+  test.equal(stage.counter('lostRaces'), 1);
+  test.equal(stage.counter('oomRetries'), 1);
+  test.end();
+});
+
+t.test('B23: the peak of a load is admitted first; the surplus goes back when it is ready, the headroom stays', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const neighbour = stage.worker();
+  stage.resident(neighbour, 'n', 9 * GiB);
+  stage.pass(5_000);
+  stage.sample();
+  const holder = stage.session('holder');
+  const asked = stage.ask(holder, 'm', 10 * GiB, { peakBytes: 16 * GiB });
+  test.equal(all(asked.effects, 'grant').length, 0, '17.6 and 9.9 do not fit in 24');
+  const grant = only(stage.obey(only(asked.effects, 'move')), 'grant');
+  test.equal(grant.chargedBytes, plusTenth(16 * GiB));
+  stage.begin(holder, grant.lease);
+  stage.take(holder, 16 * GiB);
+  stage.sample();
+  stage.take(holder, -6 * GiB);
+  stage.report(holder, grant.lease, 'resident', 10 * GiB, { parts: [weights(10 * GiB)] });
+  test.equal(stage.lease(grant.lease)?.chargedBytes, plusTenth(10 * GiB));
+  test.end();
+});
+
+t.test('D11: a part taken up front becomes its measured size, every other the larger of declared and measured', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const lease = stage.granted(worker, 'm', 0, { parts: [weights(8 * GiB), context(2 * GiB)] });
+  stage.load(worker, lease, 7 * GiB, { parts: [weights(6 * GiB), context(1 * GiB)] });
+  test.equal(stage.lease(lease)?.chargedBytes, plusTenth(8 * GiB));
+  test.end();
+});
+
+t.test('B25: 12.8 GiB measured against an estimate of 6.9: the lease is raised if there is room, else the model is unloaded and it is said why', (test) => {
+  const measured = Math.floor(12.8 * GiB);
+  const roomy = new Stage();
+  roomy.card();
+  const worker = roomy.worker();
+  const lease = roomy.granted(worker, 'm', Math.floor(6.9 * GiB));
+  roomy.load(worker, lease, measured);
+  test.equal(roomy.lease(lease)?.chargedBytes, plusTenth(measured));
+  test.equal(roomy.counter('overshoots'), 1);
+
+  const tight = new Stage();
+  tight.card();
+  tight.resident(tight.worker(), 'n', 10 * GiB, { policy: { pinned: true } });
+  const other = tight.worker();
+  const over = tight.granted(other, 'm', Math.floor(6.9 * GiB));
+  const effects = tight.load(other, over, measured);
+  test.ok((tight.cardView().availableBytes ?? 0) < 0, 'charged at once whatever is free');
+  test.match(only(effects, 'move'), { lease: over, target: 'none', when: 'drained' });
+  test.match(explainRecords(tight.core).find((record) => record.verdict === 'overshoot')?.text, /no room/);
+  test.end();
+});
+
+t.test('B25: bytes that a worker does not report are found by the first sample and charged', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const lease = stage.granted(worker, 'm', 6 * GiB);
+  stage.begin(worker, lease);
+  stage.take(worker, 12 * GiB);
+  stage.report(worker, lease, 'resident', 6 * GiB, { parts: [weights(6 * GiB)] });
+  stage.sample();
+  test.equal(stage.chargedBytes(), 12 * GiB);
+  test.equal(stage.counter('overshoots'), 1);
+  const full = new Stage();
+  full.card();
+  full.resident(full.worker(), 'n', 14 * GiB, { policy: { pinned: true } });
+  const liar = full.worker();
+  const lie = full.granted(liar, 'm', 6 * GiB);
+  full.begin(liar, lie);
+  full.take(liar, 9 * GiB + 512 * MiB);
+  full.report(liar, lie, 'resident', 6 * GiB, { parts: [weights(6 * GiB)] });
+  test.match(only(full.sample(), 'move'), { lease: lie, target: 'none' });
+  test.end();
+});
+
+t.test('B31: a grant is confirmed within its time or recalled; only an answer closes it', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const lost = stage.granted(worker, 'a', 9 * GiB);
+  const recall = only(stage.pass(10_250), 'recall');
+  test.equal(recall.lease, lost);
+  test.equal(stage.chargedBytes(), plusTenth(9 * GiB), 'a recall frees nothing');
+  stage.send({ type: 'recall_answered', generation: worker, command: recall.command, lease: lost, begun: false });
+  test.equal(stage.chargedBytes(), 0);
+  stage.sample();
+  const late = stage.granted(worker, 'a', 9 * GiB);
+  const second = only(stage.pass(10_250), 'recall');
+  stage.send({ type: 'recall_answered', generation: worker, command: second.command, lease: late, begun: true });
+  test.equal(stage.lease(late)?.state, 'loading');
+  test.equal(all(stage.pass(30_000), 'recall').length, 0);
+  test.end();
+});
+
+t.test('a worker that never says whether a grant reached it is ended', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  stage.granted(worker, 'a', 9 * GiB);
+  test.match(only(stage.pass(35_000), 'terminate'), { generation: worker, cause: 'command_failed' });
+  test.end();
+});
+
+t.test('B32: a suspend of eight hours, a host blocked for twelve seconds and a step backwards judge nobody', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const lease = stage.resident(worker, 'a', 20 * GiB, { policy: { pinned: true } });
+  const holder = stage.session('holder');
+  stage.sample();
+  const asked = stage.ask(holder, 'b', 10 * GiB, { deadlineMs: 20_000 });
+  for (const jumpUs of [8 * 3_600_000_000, 12_000_000]) {
+    stage.nowUs += jumpUs;
+    const effects = stage.send({ type: 'ticked' });
+    test.equal(all(effects, 'terminate').length + all(effects, 'deny').length, 0, `a jump of ${String(jumpUs / 1_000_000)} s`);
+  }
+  const before = stage.nowUs;
+  stage.nowUs -= 3_600_000_000;
+  test.equal(all(stage.send({ type: 'ticked' }), 'deny').length, 0);
+  stage.nowUs = before;
+  test.equal(stage.lease(lease)?.state, 'resident');
+  test.equal(only(stage.pass(20_000), 'deny').request, asked.request, 'attended time still counts');
+  test.end();
+});
+
+t.test('D6: silence in attended time ends a worker, and only its exit closes its leases', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const lease = stage.resident(worker, 'a', 4 * GiB);
+  stage.silence(worker);
+  const effects = stage.pass(10_500);
+  test.match(only(effects, 'terminate'), { generation: worker, cause: 'silent' });
+  test.equal(all(effects, 'publish').filter((event) => event.name === 'process_suspect').length, 1);
+  test.equal(stage.chargedBytes(), plusTenth(4 * GiB));
+  test.equal(all(stage.pass(30_000), 'terminate').length, 0, 'once');
+  stage.exit(worker);
+  test.equal(stage.lease(lease), undefined);
+  test.equal(stage.chargedBytes(), 0);
+  test.end();
+});
