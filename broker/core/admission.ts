@@ -11,7 +11,7 @@ import { grantBudget } from './grant.js';
 import { capacityBytes, extendedLease, needOf, shownNeed } from './need.js';
 import { joinHost, placeOn } from './placement.js';
 import { isEntrenched, pursue, trimDrains } from './pursue.js';
-import { inOrder, positionOf, queueLength } from './queue.js';
+import { inOrder, isOverdue, positionOf, queueLength } from './queue.js';
 import { wantSample } from './probe.js';
 import { count, emit, explain, publish } from './report.js';
 import type { Backoff, BudgetWaiter, Card, Core, Waiter } from './state.js';
@@ -81,7 +81,11 @@ function decide(core: Core, card: Card, waiter: Waiter, head: Waiter | null, hel
   const { freeBytes, unverified } = available(core, card);
   const blocked = blockedBy(core, card, waiter);
   const ownBytes = (freeBytes ?? 0) - heldBytes;
-  if (blocked !== null) return blocked;
+  if (blocked !== null) {
+    // Nobody waits behind it, but once it is overdue nobody takes what it needs either.
+    if ((blocked === 'own_release' || blocked === 'remeasure') && isOverdue(core, waiter)) setHold(core, card, waiter, Math.min(waiter.needBytes, Math.max(0, ownBytes)));
+    return blocked;
+  }
   if (freeBytes === null) return 'unmeasured';
   // A need of 0 does not fit into an overshoot either: what it would take is charged, and not there.
   const fits = waiter.needBytes <= ownBytes;

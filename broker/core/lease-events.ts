@@ -150,7 +150,7 @@ function applyResidency(core: Core, lease: Lease, event: Reported): void {
       }
       return;
     case 'parked':
-      if (lease.state === 'parked') believeMore(core, lease, event.residentBytes);
+      believeMore(core, lease, event.residentBytes);
       if (lease.state === 'parked' || lease.release !== null || lease.state === 'granted') return;
       beginRelease(core, lease, { leftBytes: event.residentBytes, toChargedBytes: event.residentBytes, then: 'parked', rung: 'park', cause: lease.job?.cause ?? 'reported' });
       return;
@@ -222,7 +222,12 @@ function claimResident(core: Core, lease: Lease, bytes: number): void {
 
 /** On its way out or parked, and it says that it holds more than is charged: charged at once, whatever was thought to be free (D12). */
 function believeMore(core: Core, lease: Lease, bytes: number): void {
-  if (lease.release !== null || bytes <= lease.charge.chargedBytes) return;
+  const { release } = lease;
+  if (release !== null) {
+    release.leftBytes = Math.max(release.leftBytes, bytes);
+    release.toChargedBytes = Math.max(release.toChargedBytes, bytes);
+  }
+  if (bytes <= lease.charge.chargedBytes) return;
   setResident(core, lease.charge, bytes);
   overLease(core, lease, bytes, bytes);
 }

@@ -44,6 +44,11 @@ export function onSessionClosed(core: Core, event: Of<'session_closed'>): void {
     core.processes.delete(event.generation);
     return;
   }
+  if (process.role === 'holder' && holdsNothing(core, process)) {
+    // Whatever it takes from now on, it does not take as ours.
+    removeProcess(core, process, false);
+    return;
+  }
   if (process.state === 'ending' || process.state === 'quarantined') return;
   core.timers.drop('heartbeat', event.generation);
   publish(core, 'process_suspect', { generation: event.generation, why: event.reason });
@@ -54,6 +59,13 @@ export function onSessionClosed(core: Core, event: Of<'session_closed'>): void {
   } else {
     suspectFor(core, process, core.options.limits.releaseConfirmMs);
   }
+}
+
+/** Neither leases, in whatever state, nor bytes that were found with it. */
+function holdsNothing(core: Core, process: Process): boolean {
+  if (process.leases.size > 0) return false;
+  for (const card of core.cards.values()) if ((card.seats.get(process.generation)?.residue.chargedBytes ?? 0) > 0) return false;
+  return true;
 }
 
 function suspectFor(core: Core, process: Process, ms: number): void {

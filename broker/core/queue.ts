@@ -84,7 +84,8 @@ export function positionOf(core: Core, card: Card, waiter: Waiter): number {
   return before;
 }
 
-function isOverdue(core: Core, waiter: Waiter): boolean {
+/** It has waited for as long as its class may: it goes before every younger one. */
+export function isOverdue(core: Core, waiter: Waiter): boolean {
   return core.attendedUs - waiter.arrivedUs >= core.options.classPolicies[waiter.class].longestWaitMs * 1_000;
 }
 

@@ -61,11 +61,14 @@ function refuse(core: Core, lease: Lease, sumBytes: number): Refusal | null {
   const growBytes = chargeFor(sumBytes, lease.exclusive) - lease.charge.chargedBytes;
   const card = mustCard(core, lease.device);
   const { freeBytes } = available(core, card);
+  // What is charged above what it will have left is leaving: no growth is to take that again.
+  const leaves = lease.release !== null || lease.job?.phase === 'moving';
   // Within its charge, unless that is an overshoot which more bytes would make real.
   const intoOvershoot = sumBytes > sumOf(lease.parts) && freeBytes !== null && freeBytes < 0;
-  if (growBytes <= 0 && !intoOvershoot) return null;
+  const intoLeaving = leaves && sumBytes > sumOf(lease.parts);
+  if (growBytes <= 0 && !intoOvershoot && !intoLeaving) return null;
   const spareBytes = freeBytes === null ? 0 : Math.max(0, freeBytes - card.holdBytes);
-  if (card.lost === null && freeBytes !== null && growBytes <= spareBytes && !intoOvershoot && lease.release === null) return null;
+  if (card.lost === null && freeBytes !== null && growBytes <= spareBytes && !intoOvershoot && !leaves) return null;
   return { code: 'resize_denied', details: { model: lease.model, growBytes: String(growBytes), availableBytes: String(spareBytes) }, text: shortageText(core, card, growBytes) };
 }
 

@@ -168,6 +168,63 @@ t.test('a worker that hangs in a move and from then on is busy without a call is
   test.end();
 });
 
+t.test('a holder that goes while it holds nothing leaves nothing behind; one that holds bytes stays known', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const before = stage.view().processes.length;
+  for (let n = 0; n < 100; n++) {
+    const holder = stage.session('holder');
+    const lease = stage.granted(holder, 'a', GiB);
+    stage.release(holder, lease, 'unused');
+    stage.take(holder, 200 * MiB);
+    stage.sample();
+    stage.send({ type: 'session_closed', generation: holder, reason: 'end of file' });
+    stage.take(holder, -200 * MiB);
+  }
+  test.equal(stage.view().processes.length, before);
+  stage.sample();
+  test.equal(stage.chargedBytes(), 0);
+  const holder = stage.session('holder');
+  stage.resident(holder, 'a', GiB);
+  stage.send({ type: 'session_closed', generation: holder, reason: 'end of file' });
+  test.equal(stage.view().processes.length, before + 1);
+  test.equal(stage.chargedBytes(), plusTenth(GiB));
+  test.end();
+});
+
+t.test('a claim that nothing holds beside a release: growth waits for nobody and takes nothing that leaves', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker({ partial: true });
+  const lease = stage.resident(worker, 'a', 12 * GiB, { parts: [weights(12 * GiB)] });
+  const other = stage.worker();
+  stage.pass(3_000);
+  const move = only(stage.ask(other, 'b', 14 * GiB).effects, 'move');
+  stage.report(worker, lease, 'unloading', 12 * GiB);
+  const grow = stage.send({ type: 'resize_requested', generation: worker, request: 77, lease, parts: [context(GiB / 4)] });
+  test.equal(only(grow, 'deny').code, 'resize_denied');
+  test.equal(only([...stage.obey(move), ...stage.pass(1_000)], 'grant').generation, other);
+  test.end();
+});
+
+t.test('a parked model that says more is left than it said before is charged for it at once', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const a = stage.worker();
+  const lease = stage.resident(a, 'a', 16 * GiB, { parkable: true });
+  const b = stage.worker();
+  stage.pass(3_000);
+  only(stage.ask(b, 'b', 16 * GiB).effects, 'move');
+  stage.samples = false;
+  stage.report(a, lease, 'parking', 16 * GiB);
+  stage.report(a, lease, 'parked', 0, { hostBytes: 16 * GiB });
+  stage.take(a, -15 * GiB);
+  stage.report(a, lease, 'parked', GiB, { hostBytes: 16 * GiB });
+  stage.sample();
+  test.ok((stage.lease(lease)?.chargedBytes ?? 0) >= GiB, 'the last word counts, not the first');
+  test.end();
+});
+
 t.test('a part that no ledger could hold is refused with the true maximum, and that maximum is none too much', (test) => {
   const stage = new Stage();
   stage.card();
