@@ -160,8 +160,34 @@ export const limitRelations: readonly LimitRelation[] = [
   relation(['residencyFlushMs', 'heartbeatIntervalMs', 'heartbeatMissesMax'], 'residencyFlushMs < heartbeatIntervalMs * heartbeatMissesMax', (l) => l.residencyFlushMs < l.heartbeatIntervalMs * l.heartbeatMissesMax),
 ];
 
-/** The first relation that `limits` breaks, or null. */
+/** Limits that may be 0, or must be more than 1. Every other one is at least 1: nothing works with none, or within no time. */
+const minimums: Readonly<Partial<Record<LimitName, number>>> = {
+  // A hello must fit.
+  preAuthFrameBytesMax: 1_024,
+  frameBytesMax: 1_024,
+  outgoingBytesMax: 1_024,
+  // A grant and its confirmation cross the wire once each way.
+  grantConfirmMs: 100,
+  workerIdleMs: 0,
+  reattachGraceMs: 0,
+  measureToleranceBytes: 0,
+  confirmQuietAfterMs: 0,
+  drainBatchMax: 0,
+  backfillUntilMs: 0,
+  residencyFlushMs: 0,
+};
+
+/** The least that a limit may be. */
+export function limitMinimum(name: LimitName): number {
+  return minimums[name] ?? 1;
+}
+
+/** The first minimum or relation that `limits` breaks, or null. */
 export function brokenRelation(limits: Limits): LimitRelation | null {
+  for (const name of Object.keys(defaultLimits) as LimitName[]) {
+    const minimum = limitMinimum(name);
+    if (!(limits[name] >= minimum)) return relation([name], `${name} >= ${String(minimum)}`, (l) => l[name] >= minimum);
+  }
   return limitRelations.find((candidate) => !candidate.holds(limits)) ?? null;
 }
 

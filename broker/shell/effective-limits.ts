@@ -1,5 +1,5 @@
 /** The operator's limits over the defaults, checked before anything is built on them. */
-import { LeaseholdError, brokenRelation, defaultLimits, type LimitName, type Limits } from '../../protocol/index.js';
+import { LeaseholdError, brokenRelation, defaultLimits, limitMinimum, type LimitName, type Limits } from '../../protocol/index.js';
 
 /** Timers reach no further; a longer one would fire at once. */
 const timerMsMax = 2 ** 31 - 1;
@@ -10,15 +10,15 @@ export function effectiveLimits(given: Partial<Limits>): Limits {
   for (const [name, value] of Object.entries(given) as [string, unknown][]) {
     if (!Object.hasOwn(defaultLimits, name)) throw refusal(name, `there is no such limit; known: ${Object.keys(defaultLimits).join(', ')}`);
     // Left undefined: as if it were not there.
-    if (value !== undefined) limits[name as LimitName] = quantity(name, value);
+    if (value !== undefined) limits[name as LimitName] = quantity(name as LimitName, value);
   }
   const broken = brokenRelation(limits);
   if (broken !== null) throw new LeaseholdError('limit_relation', { relation: broken.text });
   return limits;
 }
 
-function quantity(name: string, value: unknown): number {
-  const minimum = name.endsWith('IntervalMs') ? 1 : 0;
+function quantity(name: LimitName, value: unknown): number {
+  const minimum = limitMinimum(name);
   const maximum = name.endsWith('Ms') ? timerMsMax : Number.MAX_SAFE_INTEGER;
   if (typeof value === 'number' && Number.isSafeInteger(value) && value >= minimum && value <= maximum) return value;
   throw refusal(name, `${String(value)} is not a whole number from ${String(minimum)} to ${String(maximum)}`);

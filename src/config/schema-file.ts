@@ -17,6 +17,7 @@ export interface JsonSchema {
   readonly definitions?: Readonly<Record<string, JsonSchema>>;
   readonly enum?: readonly string[];
   readonly default?: unknown;
+  readonly minimum?: number;
 }
 
 let schema: JsonSchema | null = null;

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { execFileSync } from 'node:child_process';
 import t from 'tap';
 import { parse } from 'yaml';
-import { LeaseholdError, classPolicies, classes, defaultLimits, type LimitName } from '../../protocol/index.js';
+import { LeaseholdError, classPolicies, classes, defaultLimits, limitMinimum, type LimitName } from '../../protocol/index.js';
 import { configSchemaPath, configVariables, limitVariable, loadConfig, type LoadConfigRequest } from '../../src/config/index.js';
 import { parseDurationMs } from '../../src/config/durations.js';
 import { configSchema, type JsonSchema } from '../../src/config/schema-file.js';
@@ -162,6 +162,8 @@ const refused: readonly (readonly [text: string, where: string, reason: RegExp])
   ['workers:\n  mine: { command: x, env: { "A=B": 1 } }', 'line 2, column 30 (workers.mine.env.A=B)', /name of a variable/],
   ['limits: { heartbeatIntervalMS: 5 }', 'line 1, column 11 (limits.heartbeatIntervalMS)', /did you mean heartbeatIntervalMs\?/],
   ['limits: { workersMax: 0 }', 'line 1, column 23 (limits.workersMax)', /from 1 to/],
+  ['limits: { grantConfirmMs: 99 }', 'line 1, column 27 (limits.grantConfirmMs)', /at least 100 ms/],
+  ['limits: { grantConfirmMs: 50ms }', 'line 1, column 27 (limits.grantConfirmMs)', /grantConfirmMs >= 100 must hold; grantConfirmMs is 50/],
   ['limits: { spawnTimeoutMs: -5s }', 'line 1, column 27 (limits.spawnTimeoutMs)', /duration above 0/],
   ['limits: { spawnTimeoutMs: 31d }', 'line 1, column 27 (limits.spawnTimeoutMs)', /at most 30d/],
   ['limits: { heartbeatMissesMax: 2 }', 'line 1, column 31 (limits.heartbeatMissesMax)', /heartbeatMissesMax >= 3 must hold; heartbeatMissesMax is 2/],
@@ -298,6 +300,7 @@ t.test('the schema file', async (t) => {
     for (const [name, limit] of Object.entries(limits)) {
       t.equal(limit.default, defaultLimits[name as LimitName], `default of ${name}`);
       t.match(definition(limit).title, name.includes('Bytes') ? /size/ : name.endsWith('Ms') ? /duration/ : /whole number/, name);
+      t.equal(definition(limit).minimum, limitMinimum(name as LimitName), `least of ${name}`);
     }
     t.strictSame(Object.keys(classSchema?.properties ?? {}), [...classes]);
     for (const name of classes) {

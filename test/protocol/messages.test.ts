@@ -4,8 +4,8 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import {
-  brokenRelation, defaultLimits, errorTable, LeaseholdError, messageRules, planes, Session, validateMessage,
-  type ErrorCode, type Plane, type SchemaDescription, type Sender,
+  brokenRelation, defaultLimits, errorTable, LeaseholdError, limitMinimum, messageRules, planes, Session, validateMessage,
+  type ErrorCode, type LimitName, type Plane, type SchemaDescription, type Sender,
 } from '../../protocol/index.js';
 import { createCodec, errorMessage, roleProof, spawnKey } from '../../protocol/node/index.js';
 import { hex, root, vectorsOf, type Vector } from './support.js';
@@ -271,6 +271,11 @@ t.test('errors', async (t) => {
 t.test('limits hold their relations, and one that breaks one is named', async (t) => {
   t.equal(brokenRelation(defaultLimits), null);
   t.strictSame(brokenRelation({ ...defaultLimits, preAuthFrameBytesMax: defaultLimits.frameBytesMax + 1 })?.names, ['preAuthFrameBytesMax', 'frameBytesMax']);
+  for (const name of Object.keys(defaultLimits) as LimitName[]) {
+    const least = limitMinimum(name);
+    t.strictSame(brokenRelation({ ...defaultLimits, [name]: least - 1 })?.text, `${name} >= ${String(least)}`);
+  }
+  t.strictSame([limitMinimum('grantConfirmMs'), limitMinimum('sessionsMax'), limitMinimum('reattachGraceMs')], [100, 1, 0]);
   t.ok(Object.values(defaultLimits).every((limit) => Number.isSafeInteger(limit) && limit >= 0));
 });
 

@@ -79,6 +79,7 @@ t.test('limits', async (t) => {
   t.match(thrown(() => effectiveLimits({ commandAnswerMs: 60_000 })), { code: 'limit_relation', message: /commandAnswerMs <= moveTimeoutMs/, help: /Change one/ });
   for (const value of [-1, 0.5, Number.NaN, 2 ** 53, '5', null]) t.match(thrown(() => effectiveLimits({ leasesMax: value } as object)), { code: 'config_invalid', details: { where: 'leasesMax' } }, String(value));
   t.equal(thrown(() => effectiveLimits({ sampleIntervalMs: 0 })).code, 'config_invalid', 'an interval of nothing is a busy loop');
+  t.match(thrown(() => effectiveLimits({ grantConfirmMs: 99 })), { code: 'config_invalid', message: /grantConfirmMs: 99 is not a whole number from 100 to/ }, 'limit, value and minimum are named');
 });
 
 t.test('D36: threads are shared so that their sum stays below the cores while more than one is left', async (t) => {
