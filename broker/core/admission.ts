@@ -8,7 +8,7 @@ import { available, numbersOf } from './available.js';
 import { backingOff, backoffRefusal } from './backoff.js';
 import { deny, shortageText } from './deny.js';
 import { grantBudget } from './grant.js';
-import { capacityBytes, extendedLease, needOf, shownNeed } from './need.js';
+import { capacityBytes, extendedLease, floorOf, needOf, neverText, shownNeed } from './need.js';
 import { joinHost, placeOn } from './placement.js';
 import { isEntrenched, pursue, trimDrains } from './pursue.js';
 import { inOrder, isOverdue, positionOf, queueLength } from './queue.js';
@@ -195,11 +195,12 @@ export function tellFresh(core: Core): void {
 }
 
 function denyNever(core: Core, card: Card, waiter: Waiter): string {
+  const engine = waiter.kind === 'place' ? waiter.engine : (core.processes.get(waiter.generation)?.engine ?? 'holder');
   deny(core, {
     generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs,
     code: 'never_fits', card, ...shownNeed(core, waiter),
     details: { model: waiter.model, needBytes: String(waiter.needBytes), device: card.device, mostBytes: String(capacityBytes(card)) },
-    text: `${waiter.model} can never fit on ${card.device}`,
+    text: `${waiter.model} can never fit on ${card.device}: ${neverText(waiter.needBytes, floorOf(core, waiter), engine, card)}`,
   });
   endWaiter(core, waiter);
   return 'done';

@@ -60,7 +60,7 @@ function reconcile(core: Core, lease: Lease, state: ModelState): void {
 function adopt(core: Core, process: Process, state: ModelState): Lease | null {
   if (state.residentBytes === 0 || !isBytes(state.residentBytes)) return null;
   const card = core.cards.get(state.device ?? process.devices[0] ?? '');
-  if (card === undefined) {
+  if (card === undefined || core.leases.size >= core.options.limits.leasesMax) {
     count(core, 'strayReports');
     return null;
   }

@@ -50,7 +50,7 @@ function newCard(event: Added): Card {
     floorBytes: event.floorBytes,
     lost: null,
     charged: { lease: 0, floor: 0, residue: 0, returning: 0 },
-    chargedBytes: 0, pendingBytes: 0, attributedBytes: 0, holdBytes: 0, idleBytes: 0,
+    chargedBytes: 0, residentBytes: 0, pendingBytes: 0, attributedBytes: 0, holdBytes: 0, idleBytes: 0,
     sample: null, sameTruthCount: 0, missing: null,
     foreignBytes: null, strangersBytes: null, foreignBaseBytes: 0,
     sampleWantedAtUs: null, sampleAskedAtUs: null, sampleAskedUs: 0,

@@ -30,6 +30,7 @@ export function createCore(options: CoreOptions): Core {
     backoffs: new Map(),
     commands: new Map(),
     learnedFloors: new Map(),
+    floorClaims: new Map(),
     spawnMs: new Map(),
     timers: new Timers(),
     counters: new Map(),

@@ -1,6 +1,8 @@
 /** What a process costs on a card before any model: stated, learned by engine and kind of card, measured. */
 import { floorKey, knownFloorBytes } from './available.js';
+import { capacityBytes } from './need.js';
 import { seatOf, setCharged, setResident } from './ledger.js';
+import { wantSample } from './probe.js';
 import { count, inWords, explain, publish } from './report.js';
 import type { Card, Core, Seat } from './state.js';
 
@@ -22,27 +24,85 @@ export function chargeFloor(core: Core, card: Card, generation: string, engine: 
  */
 export function floorReported(core: Core, card: Card, generation: string, engine: string | null, bytes: number): void {
   const seat = seatOf(core, card, generation);
-  const learnedBytes = learn(core, card, engine, bytes);
+  if (engine !== null) claimFloor(core, card, generation, engine, bytes);
   seat.floorSource = 'measured';
   setResident(core, seat.floor, bytes);
-  raiseFloor(core, card, seat, Math.max(learnedBytes, card.floorBytes ?? 0));
+  raiseFloor(core, card, seat, Math.max(bytes, engine === null ? 0 : knownFloorBytes(core, card, engine), card.floorBytes ?? 0));
 }
 
 /** The driver says what a process without leases takes: that is its floor (D7). */
 export function floorMeasured(core: Core, card: Card, seat: Seat, engine: string | null, bytes: number): void {
-  learn(core, card, engine, bytes);
+  if (engine !== null) learn(core, card, engine, bytes);
   seat.floorSource = 'measured';
   setResident(core, seat.floor, bytes);
   raiseFloor(core, card, seat, bytes);
 }
 
 /** Remembers the most that a process of this engine was ever seen to cost on this kind of card. */
-function learn(core: Core, card: Card, engine: string | null, bytes: number): number {
-  if (engine === null) return bytes;
+function learn(core: Core, card: Card, engine: string, bytes: number): void {
   const key = floorKey(card, engine);
-  const mostBytes = Math.max(bytes, core.learnedFloors.get(key) ?? 0);
-  core.learnedFloors.set(key, mostBytes);
-  return mostBytes;
+  core.learnedFloors.set(key, Math.max(bytes, core.learnedFloors.get(key) ?? 0));
+}
+
+/**
+ * Its own word, learned from at once, since the next process may be started
+ * before anything is measured. Where the driver can contradict it, it is a claim
+ * until it has been measured; where nothing can, no word counts for more than
+ * half of the card, and a heavy one fades with each smaller one that follows.
+ */
+function claimFloor(core: Core, card: Card, generation: string, engine: string, bytes: number): void {
+  const key = floorKey(card, engine);
+  const knownBytes = core.learnedFloors.get(key) ?? null;
+  if (card.confirms !== 'process') {
+    const mostBytes = Math.min(bytes, Math.floor(capacityBytes(card) / 2));
+    const restBytes = isHeavy(card, knownBytes ?? 0) ? fadedBytes(knownBytes ?? 0) : (knownBytes ?? 0);
+    core.learnedFloors.set(key, Math.max(mostBytes, restBytes));
+    return;
+  }
+  // A floor beyond the card is none that anything could be placed with.
+  if (bytes > capacityBytes(card) || (knownBytes !== null && bytes <= knownBytes)) return;
+  const before = core.floorClaims.get(key);
+  core.floorClaims.set(key, { generation, bytes, knownBytes: before?.heavy === true ? before.knownBytes : knownBytes, heavy: isHeavy(card, bytes) });
+  core.learnedFloors.set(key, bytes);
+  wantSample(core, card, core.nowUs);
+}
+
+/** More than a quarter of the card: no start of an engine that is known takes that, and believed wrongly it shuts others out. */
+function isHeavy(card: Card, bytes: number): boolean {
+  return bytes > Math.floor(capacityBytes(card) / 4);
+}
+
+/** Seven eighths. */
+function fadedBytes(bytes: number): number {
+  return bytes - Math.ceil(bytes / 8);
+}
+
+/** The sample just taken shows what a process takes besides its models: its claim is learned for good, or corrected by that. */
+export function judgeFloorClaim(core: Core, card: Card, seat: Seat, engine: string, readingBytes: number): void {
+  const key = floorKey(card, engine);
+  const claim = core.floorClaims.get(key);
+  // Its own word about its floor may be younger than this reading.
+  if (claim?.generation !== seat.generation || seat.unsettled > 0 || seat.floor.changes.length > 0) return;
+  core.floorClaims.delete(key);
+  const measuredBytes = Math.max(0, readingBytes - seat.leasedBytes - seat.residue.chargedBytes);
+  if (measuredBytes + core.options.limits.measureToleranceBytes >= claim.bytes) return;
+  core.learnedFloors.set(key, Math.max(claim.knownBytes ?? 0, measuredBytes));
+  count(core, 'floorsDoubted');
+  explain(core, {
+    verdict: 'overshoot', generation: seat.generation, device: card.device,
+    text: `${seat.generation} says that it costs ${inWords(claim.bytes)} on ${card.device} before any model; the driver shows ${inWords(measuredBytes)}, and that is what ${engine} is taken to cost`,
+  });
+}
+
+/** A process has gone: a heavy floor that only it vouched for is no longer learned; a light one stands. */
+export function dropFloorClaims(core: Core, generation: string): void {
+  for (const [key, claim] of core.floorClaims) {
+    if (claim.generation !== generation) continue;
+    core.floorClaims.delete(key);
+    if (!claim.heavy) continue;
+    if (claim.knownBytes === null) core.learnedFloors.delete(key);
+    else core.learnedFloors.set(key, claim.knownBytes);
+  }
 }
 
 function raiseFloor(core: Core, card: Card, seat: Seat, bytes: number): void {

@@ -21,6 +21,7 @@ function checkSums(card: Card): void {
   must(charged.lease >= 0 && charged.floor >= 0 && charged.residue >= 0 && charged.returning >= 0, `${card.device}: no kind of charge is negative`);
   must(charged.lease + charged.floor + charged.residue + charged.returning === card.chargedBytes, `${card.device}: charges add up by kind`);
   must(card.holdBytes >= 0 && card.pendingBytes >= 0 && card.idleBytes >= 0 && card.spawning >= 0, `${card.device}: holds, pending and idle bytes are not negative`);
+  must(Number.isSafeInteger(card.residentBytes) && card.residentBytes >= 0, `${card.device}: resident bytes are a count`);
   must(Number.isSafeInteger(card.chargedBytes + card.holdBytes + card.pendingBytes), `${card.device}: sums are integers`);
 }
 
@@ -43,6 +44,9 @@ export function checkInvariants(core: Core): void {
     must(queued !== joined, `request ${key} waits in exactly one place`);
     must(core.processes.get(waiter.generation)?.requests.has(key) === true, `request ${key} is known to its process`);
     must(core.timers.has('deadline', key), `request ${key} has a deadline`);
+  }
+  for (const [, wish] of core.evictRequests) {
+    for (const id of wish.pending) must(mustLease(core, id).wishes?.has(wish.key) === true, `${wish.key} waits for leases that know of it`);
   }
   for (const process of core.processes.values()) {
     for (const id of process.leases) must(mustLease(core, id).generation === process.generation, `${process.generation} owns its leases`);
@@ -94,6 +98,7 @@ function checkSeat(core: Core, card: Card, seat: Seat): number {
     leasedBytes += lease.charge.residentBytes;
     unsettled += lease.unsettled ? 1 : 0;
   }
+  for (const id of seat.remeasure) mustLease(core, id);
   must(core.processes.has(seat.generation), `${seat.generation}: a seat belongs to a process`);
   must(chargedBytes === seat.chargedBytes && unseenBytes === seat.unseenBytes && leasedBytes === seat.leasedBytes && unsettled === seat.unsettled, `${seat.generation}: the sums of its seat are kept`);
   checkComing(core, seat);

@@ -6,7 +6,7 @@ import { inMs, msSince } from './clock.js';
 import { closeCommand, openCommand } from './command.js';
 import type { CoreEvent } from './events.js';
 import { endProcess, strikesMax } from './ladder.js';
-import { setCharged, setResident } from './ledger.js';
+import { claimBytesMax, setCharged, setResident } from './ledger.js';
 import { reindex, setState, setUse, wasLease, watchLoad } from './lease-store.js';
 import { modelOf } from './model.js';
 import { mustCard, mustProcess } from './must.js';
@@ -177,7 +177,9 @@ function onResident(core: Core, lease: Lease, event: Reported): void {
   const fresh = lease.state === 'granted' || lease.state === 'loading';
   if (event.parts !== null && sumOf(event.parts) > 0) {
     abandonRelease(core, lease);
-    lease.parts = trueUp(lease.parts, event.parts);
+    const parts = trueUp(lease.parts, event.parts);
+    // Together more than the card: what was declared once is not there any more, and what was measured counts.
+    lease.parts = sumOf(parts) <= claimBytesMax(mustCard(core, lease.device)) ? parts : event.parts.filter((part) => part.bytes > 0);
   }
   lease.growing = false;
   core.timers.drop('grant_confirm', lease.id);

@@ -1,6 +1,7 @@
 /** Leases in the ledger: opened, indexed anew after each change, closed. One function changes a state's consequences. */
 import { strangersBytes } from './available.js';
 import { inMs } from './clock.js';
+import { settleEvictRequests } from './evict-progress.js';
 import { detachLease, modelOf } from './model.js';
 import { must, mustCard } from './must.js';
 import { dropCharge, newCharge, seatOf, setFlux } from './ledger.js';
@@ -106,9 +107,10 @@ export function isIdle(lease: Lease): boolean {
   return lease.state === 'resident' && !lease.growing && lease.inFlight === 0 && lease.queued === 0 && lease.job === null && lease.release === null;
 }
 
-/** Ends a lease whose bytes are gone (or never came). */
+/** Ends a lease whose bytes are gone (or never came). Whatever names it by its id is settled here, whoever ends it and why. */
 export function closeLease(core: Core, lease: Lease): void {
   const card = mustCard(core, lease.device);
+  settleEvictRequests(core, lease, lease.charge.residentBytes);
   lease.job = null;
   lease.release = null;
   lease.growing = false;
@@ -122,7 +124,9 @@ export function closeLease(core: Core, lease: Lease): void {
   core.touched.delete(lease.id);
   card.leases.delete(lease.id);
   card.wished.delete(lease.id);
-  card.seats.get(lease.generation)?.leases.delete(lease.id);
+  const seat = card.seats.get(lease.generation);
+  seat?.leases.delete(lease.id);
+  seat?.remeasure.delete(lease.id);
   core.timers.dropAll(lease.id, leaseTimers);
   const process = core.processes.get(lease.generation);
   if (process !== undefined) {

@@ -3,8 +3,31 @@
  * by card and by seat are kept, never recomputed (invariants.ts recomputes them
  * to check).
  */
+import { withHeadroom } from './headroom.js';
 import { must, mustCard } from './must.js';
 import type { Card, Charge, ChargeKind, Core, Seat } from './state.js';
+
+/** A larger card is used up to this; so is the host's memory. */
+export const cardBytesMax = 2 ** 49;
+
+/**
+ * The sums of one card stay at or below this, so that any three of them are
+ * still exact integers together. Above the card's own size sums decide nothing
+ * more: all is refused. Only false claims of hundreds of processes come here.
+ */
+const cardSumBytesMax = 2 ** 50;
+
+/** The most that one process can hold there. The CPU's pseudo-card has no size of its own. */
+export function claimBytesMax(card: Card): number {
+  return card.kind === 'cpu' ? cardBytesMax : card.totalBytes;
+}
+
+/** What a charge may be without one process, or all of them, going beyond what can be. */
+function bounded(card: Card, wantedBytes: number, isBytes: number, seatBytes: number, cardBytes: number): number {
+  if (wantedBytes <= isBytes) return wantedBytes;
+  const roomBytes = Math.min(withHeadroom(claimBytesMax(card)) - seatBytes, cardSumBytesMax - cardBytes);
+  return isBytes + Math.max(0, Math.min(roomBytes, wantedBytes - isBytes));
+}
 
 export function newCharge(kind: ChargeKind, id: string, device: string, generation: string): Charge {
   return {
@@ -32,10 +55,12 @@ export function seatOf(core: Core, card: Card, generation: string): Seat {
   return seat;
 }
 
-/** Sets what a charge counts against its card. */
-export function setCharged(core: Core, charge: Charge, bytes: number): void {
-  must(Number.isSafeInteger(bytes) && bytes >= 0, `charge ${charge.id} is a byte count, not ${String(bytes)}`);
+/** Sets what a charge counts against its card; never more than one process, headroom included, can cost there. */
+export function setCharged(core: Core, charge: Charge, wantedBytes: number): void {
+  must(Number.isSafeInteger(wantedBytes) && wantedBytes >= 0, `charge ${charge.id} is a byte count, not ${String(wantedBytes)}`);
   const card = mustCard(core, charge.device);
+  const seat = charge.kind === 'returning' ? undefined : card.seats.get(charge.generation);
+  const bytes = bounded(card, wantedBytes, charge.chargedBytes, seat?.chargedBytes ?? charge.chargedBytes, card.chargedBytes);
   const grownBytes = bytes - charge.chargedBytes;
   if (grownBytes === 0) return;
   const before = unseen(charge);
@@ -47,9 +72,9 @@ export function setCharged(core: Core, charge: Charge, bytes: number): void {
 }
 
 /** Sets what is believed resident. A sample taken later sees it; one taken before does not. */
-export function setResident(core: Core, charge: Charge, bytes: number): void {
-  if (bytes === charge.residentBytes) return;
-  moveResident(core, charge, bytes);
+export function setResident(core: Core, charge: Charge, wantedBytes: number): void {
+  if (wantedBytes === charge.residentBytes) return;
+  const bytes = moveResident(core, charge, wantedBytes);
   charge.changes.push({ atUs: core.nowUs, residentBytes: bytes });
   mustCard(core, charge.device).unsampled.set(charge.id, charge);
 }
@@ -77,8 +102,8 @@ export function setSeen(core: Core, charge: Charge, bytes: number): void {
 }
 
 /** A measurement says what is there now: resident, seen and no longer in doubt. */
-export function setMeasured(core: Core, charge: Charge, bytes: number): void {
-  moveResident(core, charge, bytes);
+export function setMeasured(core: Core, charge: Charge, wantedBytes: number): void {
+  const bytes = moveResident(core, charge, wantedBytes);
   charge.changes.length = 0;
   setSeen(core, charge, bytes);
 }
@@ -121,12 +146,15 @@ export function setReading(card: Card, seat: Seat, bytes: number | null): void {
   refreshPending(card, seat);
 }
 
-function moveResident(core: Core, charge: Charge, bytes: number): void {
+function moveResident(core: Core, charge: Charge, wantedBytes: number): number {
+  const card = mustCard(core, charge.device);
+  const seat = charge.kind === 'lease' ? card.seats.get(charge.generation) : undefined;
+  const bytes = bounded(card, wantedBytes, charge.residentBytes, seat?.leasedBytes ?? charge.residentBytes, card.residentBytes);
   const grownBytes = bytes - charge.residentBytes;
   charge.residentBytes = bytes;
-  if (charge.kind !== 'lease') return;
-  const seat = mustCard(core, charge.device).seats.get(charge.generation);
+  card.residentBytes += grownBytes;
   if (seat !== undefined) seat.leasedBytes += grownBytes;
+  return bytes;
 }
 
 function unseen(charge: Charge): number {

@@ -3,6 +3,7 @@ import type { LeasePart } from '../../protocol/index.js';
 import { floorNeededBytes, knownFloorBytes } from './available.js';
 import { isBytes, leasableBytesMax, withHeadroom } from './headroom.js';
 import { mustCard } from './must.js';
+import { inWords } from './report.js';
 import type { BudgetWaiter, Card, Core, Lease, Waiter } from './state.js';
 
 /** The sum of parts, or NaN when it leaves the byte counts. */
@@ -58,6 +59,8 @@ export function isLive(lease: Lease): boolean {
 export function leaseNeedBytes(core: Core, waiter: BudgetWaiter): number {
   const lease = extendedLease(core, waiter);
   const wholeBytes = lease === null ? waiter.requestedBytes : sumOf(extendedParts(lease, waiter.parts));
+  // The parts of both together may leave the byte counts, which no card can give.
+  if (Number.isNaN(wholeBytes)) return Number.MAX_SAFE_INTEGER;
   const chargeBytes = chargeFor(Math.max(wholeBytes, waiter.peakBytes), waiter.exclusive);
   return Math.max(0, chargeBytes - (lease?.charge.chargedBytes ?? 0));
 }
@@ -77,14 +80,19 @@ export function floorOf(core: Core, waiter: Waiter): number {
 
 /** Everything a waiter needs on its card now. */
 export function needOf(core: Core, waiter: Waiter): number {
-  return (waiter.kind === 'budget' ? leaseNeedBytes(core, waiter) : 0) + floorOf(core, waiter);
+  return Math.min(Number.MAX_SAFE_INTEGER, (waiter.kind === 'budget' ? leaseNeedBytes(core, waiter) : 0) + floorOf(core, waiter));
 }
 
 /** What is asked, as records and refusals show it: the whole need, whatever of it an extended lease has already. */
 export function shownNeed(core: Core, waiter: Waiter): { readonly requestedBytes: number; readonly needBytes: number; readonly floorBytes: number; readonly ownHoldBytes: number } {
   const floorBytes = floorOf(core, waiter);
   const whole = waiter.kind === 'budget' && waiter.lease === null ? chargeFor(waiter.requestedBytes, waiter.exclusive) : waiter.needBytes - floorBytes;
-  return { requestedBytes: waiter.requestedBytes, needBytes: Math.max(0, whole) + floorBytes, floorBytes, ownHoldBytes: waiter.holdBytes };
+  return { requestedBytes: waiter.requestedBytes, needBytes: Math.min(Number.MAX_SAFE_INTEGER, Math.max(0, whole) + floorBytes), floorBytes, ownHoldBytes: waiter.holdBytes };
+}
+
+/** Why it can never fit, for a person: what it needs, what of that is the process itself, what there is. */
+export function neverText(needBytes: number, floorBytes: number, engine: string, card: Card): string {
+  return `${inWords(needBytes)} needed, of which ${inWords(floorBytes)} is the floor of a ${engine} process; at most ${inWords(capacityBytes(card))} could be had on ${card.device}`;
 }
 
 /** The most that could ever be had there by a process that pays `floorBytes`. */

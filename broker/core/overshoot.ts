@@ -1,6 +1,6 @@
 /** More than was leased: charged at once whatever is free (D12); raised where there is room, else unloaded and said why (B25). Never ignored. */
 import { available, ledgerTermBytes } from './available.js';
-import { floorMeasured } from './floors.js';
+import { floorMeasured, judgeFloorClaim } from './floors.js';
 import { setAttributed, setCharged, setMeasured } from './ledger.js';
 import { startEviction } from './ladder.js';
 import { isLoading, reindex } from './lease-store.js';
@@ -68,6 +68,7 @@ export function judgeSeat(core: Core, card: Card, seat: Seat): void {
   const readingBytes = seat.readingBytes;
   if (readingBytes === null) return;
   const process = core.processes.get(seat.generation);
+  if (typeof process?.engine === 'string' && core.floorClaims.size > 0 && process.state !== 'spawning') judgeFloorClaim(core, card, seat, process.engine, readingBytes);
   if (showsFloor(seat, process)) {
     judgeEmptySeat(core, card, seat, process?.engine ?? null, readingBytes);
     return;

@@ -1,7 +1,9 @@
 /** `place`: validated, joined to a host at once where there is one, else queued for the floor of a new worker. */
 import { backingOff, backoffRefusal } from './backoff.js';
 import { deny } from './deny.js';
-import { isBytes } from './headroom.js';
+import { knownFloorBytes } from './available.js';
+import { isBytes, withHeadroom } from './headroom.js';
+import { capacityBytes, neverText } from './need.js';
 import { chooseCard, hostOf, join, joinHost } from './placement.js';
 import { bytesRefusal, lostDevice, momentsOf, queueFull, raised, refuse, requester, unknownDevice, type PlaceRequested } from './request.js';
 import type { Card, Core, PlaceWaiter } from './state.js';
@@ -73,11 +75,13 @@ function queueFor(core: Core, event: PlaceRequested, card: Card): void {
 
 function refuseNever(core: Core, event: PlaceRequested, cards: readonly Card[], requestedBytes: number): void {
   const largest = cards.reduce((best, card) => (card.totalBytes - card.reserveBytes > best.totalBytes - best.reserveBytes ? card : best));
+  const floorBytes = knownFloorBytes(core, largest, event.engine);
+  const needBytes = Math.min(Number.MAX_SAFE_INTEGER, floorBytes + withHeadroom(requestedBytes));
   deny(core, {
     generation: event.generation, request: event.request, model: event.model, class: event.class, card: largest,
-    code: 'never_fits', requestedBytes, needBytes: requestedBytes,
-    details: { model: event.model, needBytes: String(requestedBytes), device: largest.device, mostBytes: String(largest.totalBytes - largest.reserveBytes) },
-    text: `${event.model} can never fit on any card allowed for it`,
+    code: 'never_fits', requestedBytes, needBytes, floorBytes,
+    details: { model: event.model, needBytes: String(needBytes), device: largest.device, mostBytes: String(capacityBytes(largest)) },
+    text: `${event.model} can never fit on any card allowed for it: ${neverText(needBytes, floorBytes, event.engine, largest)}`,
   });
 }
 

@@ -4,9 +4,8 @@ import { inMs, msSince } from './clock.js';
 import { isLedgerOnly } from './available.js';
 import { dropReturning, returningKey } from './confirm.js';
 import { deny } from './deny.js';
-import { settleEvictRequests } from './evict-progress.js';
 import type { CoreEvent } from './events.js';
-import { floorReported } from './floors.js';
+import { dropFloorClaims, floorReported } from './floors.js';
 import { considerIdle } from './idle.js';
 import { quarantine } from './ladder.js';
 import { dropCharge, newCharge, seatOf, setAttributed, setCharged, setFlux, setMeasured, setResident } from './ledger.js';
@@ -192,6 +191,13 @@ export function spawnOverdue(core: Core, process: Process): void {
   terminate(core, process, 'spawn_timeout', 'it did not become ready in time');
 }
 
+/** It has said or done what no sound process can: a worker is ended, a holder never (D7). */
+export function endMisbehaving(core: Core, process: Process, why: string): void {
+  if (process.role !== 'worker') return;
+  if (process.state === 'spawning') failJoined(core, process, why);
+  terminate(core, process, 'misbehaved', why);
+}
+
 export function onKillUnconfirmed(core: Core, event: Of<'kill_unconfirmed'>): void {
   const process = core.processes.get(event.generation);
   if (process === undefined) {
@@ -221,6 +227,7 @@ function removeProcess(core: Core, process: Process, ran: boolean): void {
     card.planEpoch++;
     core.dirty.add(card.device);
   }
+  dropFloorClaims(core, process.generation);
   for (const command of process.commands) core.commands.delete(command);
   for (const [model] of process.models) {
     core.timers.drop('assignment', `${process.generation} ${model}`);
@@ -237,7 +244,6 @@ function leaveSeat(core: Core, card: Card, seat: Seat, ran: boolean): void {
   const chargedBytes = Math.max(seat.chargedBytes, seat.readingBytes ?? 0);
   for (const id of [...seat.leases]) {
     const lease = mustLease(core, id);
-    settleEvictRequests(core, lease, lease.charge.residentBytes);
     publish(core, 'released', { lease: id, model: lease.model, generation: lease.generation, device: card.device, freedBytes: lease.charge.residentBytes, how: 'its process ended' });
     closeLease(core, lease);
   }

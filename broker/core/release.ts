@@ -93,7 +93,6 @@ export function abandonRelease(core: Core, lease: Lease): void {
 /** A grant that never came to a load frees at once (D13): nothing was ever there. */
 export function voidGrant(core: Core, lease: Lease, why: string): void {
   publish(core, 'released', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, freedBytes: 0, how: why });
-  settleEvictRequests(core, lease, 0);
   mustCard(core, lease.device).planEpoch++;
   closeLease(core, lease);
 }

@@ -97,6 +97,8 @@ export interface Card {
 
   readonly charged: Record<ChargeKind, number>;
   chargedBytes: number;
+  /** What is believed to be there of all charges. */
+  residentBytes: number;
   pendingBytes: number;
   attributedBytes: number;
   holdBytes: number;
@@ -361,8 +363,10 @@ export interface Core {
   readonly models: Map<string, Model>;
   readonly backoffs: Map<string, Backoff>;
   readonly commands: Map<number, Command>;
-  /** Largest floor ever reported, by engine and kind of card. */
+  /** Largest floor seen, by engine and kind of card. */
   readonly learnedFloors: Map<string, number>;
+  /** Learned floors that so far only their process vouches for, by the same key; `knownBytes` was learned before, null: nothing. */
+  readonly floorClaims: Map<string, { readonly generation: string; readonly bytes: number; readonly knownBytes: number | null; readonly heavy: boolean }>;
   readonly spawnMs: Map<string, number>;
   readonly timers: Timers;
   readonly counters: Map<string, number>;

@@ -3,6 +3,7 @@ import { settle, tellFresh } from './admission.js';
 import { onModelsAnnounced } from './announce.js';
 import { onCommandAnswered } from './answers.js';
 import { onCardAdded, onCardLost } from './card.js';
+import { believable } from './claims.js';
 import { advance } from './clock.js';
 import type { Effect } from './effects.js';
 import type { CoreEvent } from './events.js';
@@ -30,7 +31,7 @@ const passesMax = 64;
 export function step(core: Core, event: CoreEvent): Effect[] {
   core.effects = [];
   advance(core, event.atUs);
-  dispatch(core, event);
+  dispatch(core, believable(core, event));
   if (core.dirty.size > 0) settleChanged(core);
   if (core.evictRequests.size > 0) pursueWishes(core);
   if (core.fresh.size > 0) tellFresh(core);

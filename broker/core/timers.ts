@@ -37,13 +37,16 @@ export class Timers {
   private readonly heap: Entry[] = [];
   private readonly byKind = new Map<TimerKind, Map<string, Entry>>();
   private nextOrder = 0;
+  /** The latest moment that has been looked at. */
+  private lookedAtUs = -1;
 
   get size(): number {
     return this.heap.length;
   }
 
-  /** Sets or moves the timer of this kind and key. */
-  set(kind: TimerKind, key: string, dueUs: number): void {
+  /** Sets or moves the timer of this kind and key. For a moment that has been looked at, it falls due at the next look: never twice at one. */
+  set(kind: TimerKind, key: string, wantedUs: number): void {
+    const dueUs = Math.max(wantedUs, this.lookedAtUs + 1);
     const timer = { kind, key, dueUs, order: this.nextOrder++ };
     let keys = this.byKind.get(kind);
     if (keys === undefined) {
@@ -78,6 +81,7 @@ export class Timers {
 
   /** Takes out the earliest timer due by `nowUs`, or null. */
   takeDue(nowUs: number): Timer | null {
+    this.lookedAtUs = Math.max(this.lookedAtUs, nowUs);
     const first = this.heap[0];
     if (first === undefined || first.timer.dueUs > nowUs) return null;
     this.remove(first);
