@@ -254,7 +254,7 @@ t.test('options that make no sense are refused before anything is started', asyn
   t.match(await refused({ limits: { tickIntervalMs: 600 } }), { code: 'limit_relation', message: /tickIntervalMs \* 2 <= stallToleranceMs/ });
   t.match(await refused({ limits: { workersMax: Number.NaN } }), { code: 'config_invalid', message: /workersMax: NaN is not a whole number/ });
   t.match(await refused({ limits: { wrokersMax: 1 } as object }), { code: 'config_invalid', message: /no such limit; known: frameBytesMax/ });
-  t.match(await refused({ limits: { helloTimeoutMs: 2 ** 31 } }), { code: 'config_invalid', message: /from 0 to 2147483647/ });
+  t.match(await refused({ limits: { helloTimeoutMs: 2 ** 31 } }), { code: 'config_invalid', message: /from 1 to 2147483647/ });
   t.match(await refused({ models: { m: { source: '/nowhere/at/all.gguf' } } }), { code: 'model_invalid', message: /no such file/ });
   t.match(await refused({ models: { m: { source: 'constructor' } } }), { code: 'model_invalid' });
   for (const [field, value] of Object.entries({ contextTokens: 0, parallel: 0, ttlMs: -1, engine: 'e'.repeat(65) })) {
