@@ -110,6 +110,8 @@ export const defaultLimits = {
   unreadStreamMs: 120_000,
   /** A cancelled call must have stopped by then. */
   cancelWithinMs: 200,
+  /** A cancelled call, or an aborted load, that its engine has not ended by then is a broken engine's: its process ends. */
+  stopTimeoutMs: 10_000,
 } as const;
 
 export type LimitName = keyof typeof defaultLimits;
@@ -153,6 +155,7 @@ export const limitRelations: readonly LimitRelation[] = [
   relation(['heartbeatIntervalMs', 'heartbeatMissesMax', 'stallToleranceMs'], 'stallToleranceMs < heartbeatIntervalMs * heartbeatMissesMax', (l) => l.stallToleranceMs < l.heartbeatIntervalMs * l.heartbeatMissesMax),
   relation(['sampleIntervalMs', 'sampleMaxAgeMs'], 'sampleIntervalMs * 2 <= sampleMaxAgeMs', (l) => l.sampleIntervalMs * 2 <= l.sampleMaxAgeMs),
   relation(['commandAnswerMs', 'moveTimeoutMs'], 'commandAnswerMs <= moveTimeoutMs', (l) => l.commandAnswerMs <= l.moveTimeoutMs),
+  relation(['cancelWithinMs', 'stopTimeoutMs'], 'cancelWithinMs <= stopTimeoutMs', (l) => l.cancelWithinMs <= l.stopTimeoutMs),
   relation(['confirmQuietAfterMs', 'releaseConfirmMs'], 'confirmQuietAfterMs < releaseConfirmMs', (l) => l.confirmQuietAfterMs < l.releaseConfirmMs),
   relation(['grantConfirmMs', 'requestDeadlineMs'], 'grantConfirmMs < requestDeadlineMs', (l) => l.grantConfirmMs < l.requestDeadlineMs),
   relation(['grantConfirmMs', 'loadTimeoutMs'], 'grantConfirmMs < loadTimeoutMs', (l) => l.grantConfirmMs < l.loadTimeoutMs),

@@ -171,6 +171,23 @@ t.test('the door', async (t) => {
     t.strictSame(short(bench.end(1)), ['move none']);
     t.strictSame(short(bench.step(moveDone)), ['answer 7 done', 'answer 9 failed lease_unknown']);
   });
+  t.test('while a move goes on no command is told busy: it is not calls that keep it', async (t) => {
+    const bench = new Bench().idle();
+    bench.command(7, { target: 'host', when: 'now' });
+    t.strictSame(short(bench.command(8, { when: 'now' })), ['answer 8 failed move_failed']);
+    bench.call(2);
+    t.strictSame(short(bench.command(9, { when: 'now' })), ['answer 9 failed move_failed']);
+    t.strictSame(short(bench.command(10)), ['answer 10 draining 1']);
+  });
+  t.test('a context on its way is no call: the door shuts behind it', async (t) => {
+    const bench = new Bench().loaded();
+    bench.call(2, { tokens: 500 });
+    bench.end(1);
+    t.equal(bench.door.growing?.phase, 'closing');
+    bench.step({ type: 'call_cancelled', call: 2 });
+    t.strictSame(short(bench.command(8, { when: 'now' })), ['answer 8 draining 0']);
+    t.strictSame(short(bench.step({ type: 'context_closed', name: 'context:1' })), ['move none']);
+  });
   t.test('a command for a lease that is not held here is refused', async (t) => {
     t.strictSame(short(new Bench().command(7)), ['answer 7 failed lease_unknown']);
     t.strictSame(short(new Bench().idle().command(7, { lease: 'b-l9' })), ['answer 7 failed lease_unknown']);
@@ -186,6 +203,16 @@ t.test('moves', async (t) => {
     t.strictSame(short(bench.call(2)), ['ask 1 for b-l1']);
     t.strictSame(short(bench.step({ type: 'load_granted', lease: 'b-l1' })), ['move device']);
     t.strictSame(short(bench.step({ ...moveDone, slots: [{ name: 'context:2', tokens: 100 }] })), ['begin 2']);
+  });
+  t.test('a lease that is over is not come back under: the copy is dropped, and those who wait ask anew', async (t) => {
+    for (const code of ['lease_unknown', 'request_cancelled']) {
+      const bench = new Bench().idle();
+      bench.command(7, { target: 'host' });
+      bench.step(moveDone);
+      t.strictSame(short(bench.call(2)), ['ask 1 for b-l1']);
+      t.strictSame(short(bench.step({ type: 'load_denied', failure: { code, details: {} } })), ['move none']);
+      t.strictSame(short(bench.step(moveDone)), ['release unloaded', 'ask 1'], 'nobody is refused');
+    }
   });
   t.test('says what it cannot do', async (t) => {
     t.strictSame(short(new Bench().idle(1, { parkable: false }).command(7, { target: 'host' })), ['answer 7 unsupported']);

@@ -21,7 +21,7 @@ function answer(command: DoorCommand, given: DoorAnswer, out: DoorAction[]): voi
 /**
  * A command arrives:
  * 1. Not the lease held here: failed, `lease_unknown`.
- * 2. Another command is underway: `now` is busy, `drained` stands behind it.
+ * 2. Another command is underway: `now` is busy, or failed once that one moves the model; `drained` stands behind it.
  * 3. A move of our own is underway (a return that our calls asked for, the leaving at shutdown): the same.
  * 4. Else it is taken by the state the model is in. Every path answers at once (B193).
  */
@@ -48,11 +48,18 @@ export function isMoving(door: Door): boolean {
 
 function standBehind(door: Door, command: DoorCommand, out: DoorAction[]): void {
   if (command.when === 'now' || door.later.length >= laterCommandsMax) {
-    answer(command, { kind: 'busy', inFlight: references(door) }, out);
+    answer(command, inTheWay(door), out);
     return;
   }
   door.later.push(command);
   answer(command, { kind: 'draining', inFlight: references(door) }, out);
+}
+
+/** Busy is what calls make it. A move that keeps it, and may never end, is a failure: the broker's next rung is not put off by it. */
+function inTheWay(door: Door): DoorAnswer {
+  const inFlight = references(door);
+  if (inFlight > 0 && door.underway?.phase !== 'moving') return { kind: 'busy', inFlight };
+  return { kind: 'failed', failure: { code: 'move_failed', details: { reason: 'an earlier move of it has not ended' } }, residentBytes: null };
 }
 
 /** Gives the door to a command; it is free. */
@@ -100,7 +107,7 @@ function takeWhileResident(door: Door, command: DoorCommand, out: DoorAction[]):
     answer(command, { kind: 'unsupported', reason: 'it cannot be freed in part' }, out);
   } else if (command.bytes === null && command.target === 'host' && !door.parkable) {
     answer(command, { kind: 'unsupported', reason: 'this engine keeps no copy of it' }, out);
-  } else if (command.when === 'now' && (references(door) > 0 || door.growing !== null)) {
+  } else if (command.when === 'now' && references(door) > 0) {
     answer(command, { kind: 'busy', inFlight: references(door) }, out);
   } else {
     shutDoor(door, command, out);

@@ -113,11 +113,23 @@ function loadGranted(door: Door, lease: string, out: DoorAction[]): void {
   }
 }
 
+/** What the broker says of a lease under which there is no way back to the card any more. */
+const leaseIsOver: ReadonlySet<string> = new Set(['lease_unknown', 'request_cancelled']);
+
+/** A parked model whose lease is over goes on without it: its copy is dropped, and those who wait have it loaded under a new one. */
 function loadDenied(door: Door, failure: Failure, out: DoorAction[]): void {
   const { residency } = door;
-  if (residency.kind === 'loading' && residency.phase === 'asking') door.residency = { kind: 'absent' };
-  else if (residency.kind === 'resuming' && residency.phase === 'asking') door.residency = { kind: 'parked', lease: residency.lease };
-  else return;
+  if (residency.kind === 'resuming' && residency.phase === 'asking') {
+    door.residency = { kind: 'parked', lease: residency.lease };
+    if (leaseIsOver.has(failure.code)) {
+      startMove(door, residency.lease, 'none', null, out);
+      return;
+    }
+  } else if (residency.kind === 'loading' && residency.phase === 'asking') {
+    door.residency = { kind: 'absent' };
+  } else {
+    return;
+  }
   failCalls(door, () => true, failure, out);
 }
 

@@ -2,6 +2,7 @@
 import { LeaseholdError, type LeasePart, type ModelSpec } from '../../protocol/index.js';
 import { cardBytes, measuredParts } from './budget.js';
 import type { FirstContext } from './door-types.js';
+import type { EngineWatch } from './engine-watch.js';
 import type { Engine, LoadedContext, LoadedModel } from './engine.js';
 
 /** An embedding model runs on no context of ours; its calls still take turns, on this slot. */
@@ -10,15 +11,17 @@ const embeddingSlot: FirstContext = { name: 'embedding', tokens: Number.MAX_SAFE
 export class HeldModel {
   readonly #engine: Engine;
   readonly #device: string;
+  readonly #watch: EngineWatch;
   #model: LoadedModel | null = null;
   #embedding = false;
   readonly #contexts = new Map<string, LoadedContext>();
   /** Contexts that the lease may still count and that are not there (any more). */
   readonly #gone = new Set<string>();
 
-  constructor(engine: Engine, device: string) {
+  constructor(engine: Engine, device: string, watch: EngineWatch) {
     this.#engine = engine;
     this.#device = device;
+    this.#watch = watch;
   }
 
   /** The loaded model; a call only runs while there is one. */
@@ -82,14 +85,14 @@ export class HeldModel {
    */
   async load(spec: ModelSpec, context: FirstContext, progress: (fraction: number | null) => void, signal: AbortSignal): Promise<void> {
     this.#gone.clear();
-    this.#model = await this.#engine.load(spec, this.#device, progress, signal);
+    this.#model = await this.#watch.stoppable(`Loading ${spec.key}`, signal, this.#engine.load(spec, this.#device, progress, signal));
     this.#embedding = spec.embedding;
     if (signal.aborted) return;
     try {
-      await this.openContext(context, signal);
+      await this.#watch.bounded(`Opening a context of ${spec.key}`, this.openContext(context, signal));
       this.#assertMeasured();
     } catch (error) {
-      await this.unload().catch((cause: unknown) => { throw new HeldBytesError(error, cause); });
+      await this.#watch.bounded(`Unloading ${spec.key}`, this.unload()).catch((cause: unknown) => { throw new HeldBytesError(error, cause); });
       throw error;
     }
   }

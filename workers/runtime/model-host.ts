@@ -5,6 +5,7 @@ import { elapsedMs, nowUs } from './clock.js';
 import { cpuDevice } from './budget.js';
 import type { ControlChannel } from './control.js';
 import { createDoor, leaseOf, references, stepDoor, wakeAtUs, type Door, type DoorAction, type DoorAnswer, type DoorCommand } from './door.js';
+import { EngineWatch } from './engine-watch.js';
 import type { Engine } from './engine.js';
 import { toError } from './failure.js';
 import { ModelMoves, type UntimedDoorEvent } from './model-moves.js';
@@ -23,6 +24,8 @@ export interface HostOptions {
   /** Nothing is held and nobody is here. */
   readonly onGone: (host: ModelHost) => void;
   readonly fatal: (error: unknown) => void;
+  /** The engine does not end what it has to end: this process is of no use any more. */
+  readonly hung: (error: LeaseholdError) => void;
 }
 
 type StageText = Parameters<Call['stage']>;
@@ -37,6 +40,9 @@ export class ModelHost {
   readonly #options: HostOptions;
   readonly #door: Door;
   readonly #calls = new Map<number, Call>();
+  /** Calls that were told to stop and have not: each with the end of its watch. */
+  readonly #stopping = new Map<number, () => void>();
+  readonly #watch: EngineWatch;
   readonly #events: UntimedDoorEvent[] = [];
   #feeding = false;
   #spec: ModelSpec | null = null;
@@ -49,8 +55,10 @@ export class ModelHost {
     this.key = options.key;
     const { drainBatchMax, queuedCallsPerModelMax } = options.limits;
     this.#door = createDoor({ drainBatchMax, queuedCallsMax: queuedCallsPerModelMax, growAfterUs, growPauseUs });
+    this.#watch = new EngineWatch({ limits: options.limits, onHung: (error) => { this.#hung(error); } });
     this.moves = new ModelMoves({
       ...options,
+      watch: this.#watch,
       spec: () => this.#specOrThrow(),
       waiting: () => this.#waiting(),
       state: () => this.#door.residency.kind,
@@ -97,7 +105,11 @@ export class ModelHost {
     this.moves.room.raise();
   }
 
-  /** Its caller left, or its deadline passed. A begun call is answered when the engine has stopped, or at the latest after cancelWithinMs. */
+  /**
+   * Its caller left, or its deadline passed. A begun call is answered when the
+   * engine has stopped, or at the latest after cancelWithinMs; an engine that
+   * has not stopped after stopTimeoutMs never will.
+   */
   leave(call: Call): void {
     if (!this.#door.begun.has(call.id)) {
       this.feed({ type: 'call_cancelled', call: call.id });
@@ -105,6 +117,7 @@ export class ModelHost {
       return;
     }
     setTimeout(() => { call.finishLeft(); }, this.#options.limits.cancelWithinMs).unref();
+    this.#stopping.set(call.id, this.#watch.stopping(`A cancelled ${call.request.type} with ${this.key}`));
   }
 
   /** The call’s final answer has left. */
@@ -195,8 +208,18 @@ export class ModelHost {
     const { unreadStreamMs } = this.#options.limits;
     const { held } = this.moves;
     const outcome = await runCall(call, held.model, held.context(slot), unreadStreamMs);
+    this.#stopping.get(call.id)?.();
+    this.#stopping.delete(call.id);
     this.feed({ type: 'call_ended', call: call.id });
     await deliver(call, outcome, unreadStreamMs);
+  }
+
+  /** What the broker waits for here is answered, so that it goes on at once; callers learn of it by the end of their connections, and may ask again elsewhere. */
+  #hung(error: LeaseholdError): void {
+    const { underway, later } = this.#door;
+    const failure = { code: 'move_failed', details: { model: this.key, reason: error.message } };
+    for (const command of [...(underway === null ? [] : [underway.command]), ...later]) this.#options.answer(command, { kind: 'failed', failure, residentBytes: null }, this);
+    this.#options.hung(error);
   }
 
   #waiting(): Waiting | null {

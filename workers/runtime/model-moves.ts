@@ -35,7 +35,7 @@ export class ModelMoves {
 
   constructor(options: MovesOptions) {
     this.#options = options;
-    this.held = new HeldModel(options.engine, options.device);
+    this.held = new HeldModel(options.engine, options.device, options.watch);
     this.room = new ModelRoom(options, this.held);
   }
 
@@ -123,7 +123,7 @@ export class ModelMoves {
   async move(action: Act<'move'>): Promise<void> {
     const before = this.held.residentBytes;
     try {
-      await this.#moved(action);
+      await this.#options.watch.bounded(this.#inWords(action), this.#moved(action));
       const residentBytes = this.held.residentBytes;
       const { hostBytes, slots } = this.held;
       if (action.target === 'none' && action.bytes === null) this.#lease = null;
@@ -134,6 +134,12 @@ export class ModelMoves {
       this.report(left === 'stuck' ? 'unloading' : left, left === 'resident' ? this.held.parts : null);
       this.#options.feed({ type: 'move_failed', failure, residentBytes: this.held.residentBytes, left, slots: this.held.slots });
     }
+  }
+
+  #inWords({ target, bytes }: Act<'move'>): string {
+    const { key } = this.#options;
+    if (bytes !== null && target !== 'device') return `Freeing a part of ${key}`;
+    return target === 'device' ? `Bringing ${key} back` : `${target === 'host' ? 'Parking' : 'Unloading'} ${key}`;
   }
 
   async #moved(action: Act<'move'>): Promise<void> {
@@ -199,7 +205,7 @@ export class ModelMoves {
     this.#options.channel.send({ type: 'loading', lease });
     try {
       signal.throwIfAborted();
-      await this.held.openContext(context, signal);
+      await this.#options.watch.bounded(`Opening a context of ${this.#options.key}`, this.held.openContext(context, signal));
     } catch (error) {
       this.held.neverOpened(context.name);
       throw error;
@@ -211,7 +217,7 @@ export class ModelMoves {
   /** A context that cannot be closed leaves the model with bytes that nobody accounts for: that ends the process. */
   async closeContext(action: Act<'close_context'>): Promise<void> {
     try {
-      await this.held.closeContext(action.name);
+      await this.#options.watch.bounded(`Closing a context of ${this.#options.key}`, this.held.closeContext(action.name));
     } catch (error) {
       this.#options.fatal(error);
       return;

@@ -4,6 +4,7 @@ import { contextBudget, declaredEstimate, loadBudget, type Budget } from './budg
 import { elapsedMs, nowUs } from './clock.js';
 import type { ControlChannel } from './control.js';
 import type { FirstContext } from './door-types.js';
+import type { EngineWatch } from './engine-watch.js';
 import type { Engine, Estimate } from './engine.js';
 import type { HeldModel } from './held-model.js';
 import { requestBudget, type Grant, type OpenRequest } from './lease-requests.js';
@@ -20,6 +21,7 @@ export interface RoomOptions {
   readonly engine: Engine;
   readonly device: string;
   readonly channel: ControlChannel;
+  readonly watch: EngineWatch;
   readonly spec: () => ModelSpec;
   /** Null: nobody waits. */
   readonly waiting: () => Waiting | null;
@@ -125,7 +127,7 @@ export class ModelRoom {
   async #estimated(signal: AbortSignal): Promise<Estimate> {
     const spec = this.#options.spec();
     try {
-      return await this.#options.engine.estimate(spec, signal);
+      return await this.#options.watch.bounded(`Estimating ${spec.key}`, this.#options.engine.estimate(spec, signal));
     } catch (error) {
       if (spec.declaredBytes === null || !(error instanceof LeaseholdError) || error.code !== 'estimate_unknown') throw error;
       return declaredEstimate(spec.declaredBytes);

@@ -8,6 +8,8 @@ import { readEnvironment } from './environment.js';
 
 /** An exception that nobody caught: one engine’s fault takes one worker down. */
 const exitUncaught = 70;
+/** The engine did not end what it was told to end, or a move: only the end of the process frees what it holds. */
+const exitHung = 71;
 /** The broker is gone. */
 const exitBrokerLost = 69;
 /** The models could not be unloaded within the grace. */
@@ -17,7 +19,7 @@ const exitGracePassed = 75;
  * Runs `engine` as a worker of the broker that started this process; resolves
  * when the broker has accepted it. Ends the process: with 0 after `shutdown`
  * or SIGTERM, 69 with all its children when the broker is gone, 70 on an
- * exception that nobody caught or a start that failed.
+ * exception that nobody caught or a start that failed, 71 when the engine hangs.
  */
 export async function runWorker(engine: Engine): Promise<void> {
   // Before anything else: a signal during the start must already find its handler (B86).
@@ -74,6 +76,10 @@ class Ending {
   }
 
   fatally(error: unknown): void {
+    if (error instanceof LeaseholdError && error.code === 'engine_hung') {
+      report(`LeaseholdError: ${error.message}`);
+      process.exit(exitHung);
+    }
     report(error instanceof Error ? error.stack ?? error.message : String(error));
     if (error instanceof LeaseholdError) reportError(error);
     process.exit(exitUncaught);

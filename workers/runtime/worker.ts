@@ -99,6 +99,7 @@ export class Worker {
     const host = new ModelHost({
       key, engine, channel, limits, fatal, device: this.#device, reports: this.#reports,
       answer: (command, answer, of) => { this.#answer(command, answer, of); },
+      hung: (error) => { this.#hung(error); },
       onGone: (gone) => {
         if (this.#hosts.get(key) === gone) this.#hosts.delete(key);
         if (this.#hosts.size === 0) this.#onEmpty?.();
@@ -241,6 +242,13 @@ export class Worker {
 
   #states(): ModelState[] {
     return [...this.#hosts.values()].map((host) => host.state).filter((state) => state !== null);
+  }
+
+  /** Ends the process; not before what was just sent has been handed over, which happens in this turn. */
+  #hung(error: LeaseholdError): void {
+    const { log, fatal } = this.#options;
+    log.line('error', 'the engine hangs; this process ends', { code: error.code, reason: error.message });
+    setImmediate(() => { fatal(error); });
   }
 
   // ── The end ────────────────────────────────────────────────────────────

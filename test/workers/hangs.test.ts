@@ -1,0 +1,145 @@
+/** An engine that hangs in a process which still sends heartbeats: it costs itself, and the others are served. Real processes, the real broker, the library. */
+import t, { type Test } from 'tap';
+import { defaultLimits } from '../../protocol/index.js';
+import type { FaultPoint } from '../../workers/simulated/script.js';
+import type { LeaseholdEvent, Orchestrator, OrchestratorOptions } from '../../src/orchestrator/index.js';
+import { MiB, engine, keyOf, open, refusal, scripted, until } from '../integration/support.js';
+import { ask, begun, codeOf, model, read, rig, turns } from './in-process.js';
+
+/** Nothing but the engine's own bounds ends anything here within the time of a test. */
+const limits = { heartbeatIntervalMs: 200, stopTimeoutMs: 400, moveTimeoutMs: 1_500, cancelWithinMs: 100, drainTimeoutMs: 10_000 };
+const fits = { weightsBytes: 4 * MiB, contextBytesPerToken: 0 };
+const good = scripted({ ...fits, text: 'good' });
+
+const hangs = (at: FaultPoint, more: Readonly<Record<string, unknown>> = {}): ReturnType<typeof scripted> => scripted({ ...fits, ...more, faults: [{ at, how: 'hang' }] });
+
+interface Scene {
+  readonly orchestrator: Orchestrator;
+  /** How each process ended so far. */
+  readonly ends: () => string[];
+  /** `good` is answered, and nothing of the hung model is left on the card. */
+  readonly served: () => Promise<void>;
+}
+
+/** Room for one model on the card. */
+async function scene(t: Test, options: OrchestratorOptions): Promise<Scene> {
+  let listening = Promise.resolve();
+  // Before the one that closes it, which is carried out first.
+  t.teardown(() => listening);
+  const orchestrator = await open(t, { devices: ['sim:6MiB'], engines: engine({}, 1), ...options, limits: { ...limits, ...options.limits } });
+  const events: LeaseholdEvent[] = [];
+  listening = (async () => { for await (const event of orchestrator.events()) events.push(event); })();
+  return {
+    orchestrator,
+    ends: () => events.filter(({ name }) => name === 'process_ended').map(({ data }) => String(data['how'])),
+    served: async () => {
+      t.equal((await orchestrator.generate('good', 'x').result()).text, 'good');
+      const { leases } = await orchestrator.ledger();
+      t.strictSame(leases.map(({ state, inFlight }) => [state, inFlight]), [['resident', 0]]);
+      t.equal(leases[0]?.model, keyOf(orchestrator, 'good'));
+    },
+  };
+}
+
+t.test('a hung generation ends its process, once its caller has been answered; a neighbour without a token yet is asked again', async (t) => {
+  const slow = scripted({ ...fits, prefillMs: 2_500, text: 'slow' });
+  const { orchestrator, ends } = await scene(t, { devices: ['sim:11MiB'], engines: engine({}, 2), models: { good, slow, bad: hangs('generate') } });
+  await orchestrator.load('slow');
+  await orchestrator.load('bad');
+  t.equal((await orchestrator.ledger()).workers.length, 1, 'both in one process');
+  const neighbour = orchestrator.generate('slow', 'x').result();
+  t.equal((await refusal(orchestrator.generate('bad', 'x', { deadlineMs: 300 }).result())).code, 'deadline_passed');
+  t.strictSame(ends(), [], 'answered before');
+  t.equal((await neighbour).text, 'slow');
+  await until('the news of the end', () => ends().length > 0);
+  t.strictSame(ends(), ['exit code 71']);
+  t.strictSame((await orchestrator.ledger()).leases.length, 1, 'the hung model holds nothing');
+  t.equal((await orchestrator.generate('good', 'x').result()).text, 'good');
+});
+
+t.test('a hung generation alone on its card: honest models are served after it', async (t) => {
+  const { orchestrator, served } = await scene(t, { models: { good, bad: hangs('generate') } });
+  t.equal((await refusal(orchestrator.generate('bad', 'x', { deadlineMs: 500 }).result())).code, 'deadline_passed');
+  await served();
+});
+
+t.test('a hung load nobody stopped ends by loadTimeoutMs, and then honest models are served', async (t) => {
+  const { orchestrator, served } = await scene(t, { models: { good, bad: hangs('load') }, limits: { grantConfirmMs: 500, loadTimeoutMs: 1_500 } });
+  t.equal((await refusal(orchestrator.generate('bad', 'x', { deadlineMs: 500 }).result())).code, 'deadline_passed');
+  await served();
+});
+
+t.test('a hung park ends its process, and the one that the room was for is served', async (t) => {
+  const { orchestrator, ends, served } = await scene(t, { models: { good, bad: hangs('park', { parkable: true, text: 'bad' }) } });
+  t.equal((await orchestrator.generate('bad', 'x').result()).text, 'bad');
+  await served();
+  await until('the news of the end', () => ends().length > 0);
+  t.equal(ends().length, 1);
+});
+
+t.test('a hung return to the card ends its process, and honest models are served', async (t) => {
+  const { orchestrator, ends } = await scene(t, { models: { good, bad: hangs('resume', { parkable: true, text: 'bad' }) } });
+  t.equal((await orchestrator.generate('bad', 'x').result()).text, 'bad');
+  t.equal((await orchestrator.generate('good', 'x').result()).text, 'good');
+  const back = refusal(orchestrator.generate('bad', 'x', { deadlineMs: 500 }).result());
+  t.ok(['deadline_passed', 'worker_exited'].includes((await back).code));
+  await until('the news of the end', () => ends().length > 0);
+  t.strictSame(ends(), ['exit code 71']);
+  t.equal((await orchestrator.generate('good', 'x').result()).text, 'good');
+});
+
+t.test('parkable models that take turns on one card never lose a call to a lease that is on its way back', async (t) => {
+  const turn = (name: string): ReturnType<typeof scripted> => scripted({ ...fits, parkable: true, text: name });
+  const { orchestrator } = await scene(t, { models: { a: turn('a'), b: turn('b') } });
+  const answered: string[] = [];
+  for (let call = 0; call < 100; call++) answered.push(...await Promise.all(['a', 'b'].map(async (name) => (await orchestrator.generate(name, 'x').result()).text)));
+  t.equal(answered.join(''), 'ab'.repeat(100));
+});
+
+t.test('in the worker', async (t) => {
+  const bounds = { ...defaultLimits, ...limits };
+
+  t.test('what was told to stop and stops in time costs nothing; what does not is fatal, once', async (t) => {
+    const { attached, caller, fatal, abandon } = await rig({ limits: bounds });
+    const one = await caller();
+    const endless = model({ text: 'xxxx', textTimes: 10_000, tokensPerSecond: 500 }, { key: 'endless', contextTokens: 20_000 });
+    const open = await begun(one.generate(ask(endless)));
+    await open.return?.();
+    while (attached.worker.inFlight > 0) await turns(1);
+    const hung = model({ faults: [{ at: 'generate', how: 'hang' }] }, { key: 'hung' });
+    t.equal(await codeOf(read(one.generate(ask(hung, 'x', { deadlineMs: 100 })))), 'deadline_passed');
+    await until('the bound', () => fatal.length > 0);
+    t.match(fatal, [{ code: 'engine_hung', details: { what: /generate with hung/, limit: 'stopTimeoutMs', limitMs: '400' } }]);
+    await abandon();
+  });
+
+  t.test('a load that is told to stop and does not is fatal after stopTimeoutMs, and the command is answered; before that it may take its time', async (t) => {
+    const { broker, caller, fatal, abandon } = await rig({ limits: bounds });
+    const one = await caller();
+    t.equal(await codeOf(one.load(model({ faults: [{ at: 'load', how: 'hang' }] }), { deadlineMs: 1_000 })), 'deadline_passed');
+    t.strictSame(fatal, [], 'nobody has stopped it');
+    t.match(await broker.move().answer, { type: 'failed', code: 'move_failed' });
+    await until('the bound', () => fatal.length > 0);
+    t.match(fatal, [{ code: 'engine_hung', details: { what: 'Loading m', limit: 'stopTimeoutMs' } }]);
+    await abandon();
+  });
+
+  for (const at of ['estimate', 'context', 'unload'] as const) {
+    t.test(`a hung ${at} is fatal after moveTimeoutMs, and a command that waits for it is answered`, async (t) => {
+      const { broker, caller, fatal, abandon } = await rig({ limits: bounds });
+      const one = await caller();
+      const spec = model({ faults: [{ at, how: 'hang' }] });
+      const loading = codeOf(one.load(spec));
+      if (at === 'unload') {
+        t.equal(await loading, null);
+        const first = broker.move({ when: 'now' });
+        await until('it to begin', () => first.interim.length > 0);
+        const second = broker.move({ when: 'now' });
+        t.match([await second.answer, await first.answer], [{ type: 'failed', code: 'move_failed' }, { type: 'failed', code: 'move_failed' }], 'not busy: no call is what keeps it');
+      }
+      await until('the bound', () => fatal.length > 0);
+      t.match(fatal, [{ code: 'engine_hung', details: { limit: 'moveTimeoutMs' } }]);
+      await abandon();
+    });
+  }
+});

@@ -1,0 +1,70 @@
+/**
+ * Bounds on what an engine does. A process whose loop turns looks alive from
+ * outside whatever its engine does; that the engine itself has stopped
+ * answering is only seen here. A step that has to end and does not is a broken
+ * engine: nothing in this process can free what it holds, so the process ends.
+ */
+import { LeaseholdError, type Limits } from '../../protocol/index.js';
+import { elapsedMs, nowUs } from './clock.js';
+
+export type HungLimit = 'stopTimeoutMs' | 'moveTimeoutMs';
+
+export interface EngineWatchOptions {
+  readonly limits: Pick<Limits, HungLimit | 'stallToleranceMs'>;
+  /** Called for each step that did not end in its time. */
+  readonly onHung: (error: LeaseholdError) => void;
+}
+
+export class EngineWatch {
+  readonly #options: EngineWatchOptions;
+
+  constructor(options: EngineWatchOptions) {
+    this.#options = options;
+  }
+
+  /** Work that ends by itself: moves, contexts, estimates. Settles as `work` does. */
+  async bounded<T>(what: string, work: Promise<T>): Promise<T> {
+    const stop = this.#after('moveTimeoutMs', what);
+    try {
+      return await work;
+    } finally {
+      stop();
+    }
+  }
+
+  /** Work that may take as long as it likes until it is told to stop: loads. Settles as `work` does. */
+  async stoppable<T>(what: string, signal: AbortSignal, work: Promise<T>): Promise<T> {
+    let stop: () => void = () => undefined;
+    const aborted = (): void => { stop = this.#after('stopTimeoutMs', what); };
+    if (signal.aborted) aborted();
+    else signal.addEventListener('abort', aborted, { once: true });
+    try {
+      return await work;
+    } finally {
+      signal.removeEventListener('abort', aborted);
+      stop();
+    }
+  }
+
+  /** Work that was told to stop just now; the returned function says that it has. */
+  stopping(what: string): () => void {
+    return this.#after('stopTimeoutMs', what);
+  }
+
+  /** A timer that comes far too late says that this process itself stood still, and the engine with it: the time begins anew. */
+  #after(limit: HungLimit, what: string): () => void {
+    const { limits, onHung } = this.#options;
+    const limitMs = limits[limit];
+    let timer: NodeJS.Timeout;
+    const start = (): void => {
+      const startedUs = nowUs();
+      timer = setTimeout(() => {
+        if (elapsedMs(startedUs, nowUs()) > limitMs + limits.stallToleranceMs) start();
+        else onHung(new LeaseholdError('engine_hung', { what, limit, limitMs }));
+      }, limitMs);
+      timer.unref();
+    };
+    start();
+    return () => { clearTimeout(timer); };
+  }
+}
