@@ -1,0 +1,132 @@
+/**
+ * The independent auditor: follows the log of events and effects and the world's
+ * truth, and says which rule a decision broke. It shares no arithmetic and no
+ * state with the core; where the design leaves a choice it takes the reading
+ * that favours the core, so that what it reports is a fault.
+ */
+import type { CoreEvent } from '../../../broker/core/events.js';
+import type { Effect } from '../../../broker/core/effects.js';
+import type { ExplainRecord } from '../../../broker/core/explain.js';
+import type { OutOfMemory } from '../world/context.js';
+import { Book, type BookOptions } from './book.js';
+import type { Check, Truth, Violation } from './check.js';
+import { followEffect } from './follow-effects.js';
+import { followEvent, noteFailure } from './follow-events.js';
+import { requestKey } from './records.js';
+import { checkAnswer, checkOpenRequests, isAnswer } from './rules-answers.js';
+import { checkGrant } from './rules-grants.js';
+import { checkOom } from './rules-oom.js';
+import { checkPlaced, checkSpawn, checkTerminate } from './rules-processes.js';
+import { checkRecords } from './rules-records.js';
+import { checkCancel, checkMove } from './rules-victims.js';
+
+export class Auditor {
+  readonly book: Book;
+  readonly violations: Violation[] = [];
+  readonly counters = { grants: 0, evictions: 0, denied: 0, placed: 0, spawned: 0, terminated: 0 };
+
+  constructor(options: BookOptions, private readonly truth: Truth) {
+    this.book = new Book(options);
+  }
+
+  observe(event: CoreEvent, effects: readonly Effect[]): void {
+    followEvent(this.book, event);
+    if (event.type === 'sampled') this.noteUnclear(event);
+    const check = this.checkOf(event, effects);
+    checkRecords(check);
+    for (const effect of effects) {
+      this.judge(check, effect);
+      this.count(effect);
+      followEffect(check, effect);
+    }
+    for (const key of check.spawnFailures) noteFailure(this.book, this.book.loadBackOffs, key);
+    checkOpenRequests(check);
+  }
+
+  private noteUnclear(event: Extract<CoreEvent, { type: 'sampled' }>): void {
+    const card = this.book.cards.get(event.device);
+    const isUnclear = event.processes === null || (this.truth.at(event.device, event.takenAtUs)?.foreignBytes ?? 0) > 0;
+    if (card !== undefined && isUnclear) card.unclearAtUs = event.atUs;
+  }
+
+  private blame(record: ExplainRecord): void {
+    for (const lease of this.book.leasesOf(record.generation)) if (record.model === null || record.model === lease.model) lease.blamed = true;
+  }
+
+  /** Quarantined: what is still there, the driver's figure for its process tells, where there is one. */
+  private leaveToReading(record: ExplainRecord): void {
+    for (const lease of this.book.leasesOf(record.generation)) {
+      if (record.model !== null && record.model !== lease.model) continue;
+      lease.isQuarantined = true;
+      lease.isLeftToReading = this.book.cards.get(lease.device)?.confirms === 'process';
+    }
+  }
+
+  /** For rules that look at the whole ledger between steps. */
+  checkNow(event: CoreEvent, effects: readonly Effect[]): Check {
+    return this.checkOf(event, effects);
+  }
+
+  truthAt(device: string, takenAtUs: number): ReturnType<Truth['at']> {
+    return this.truth.at(device, takenAtUs);
+  }
+
+  /** An honest load within its lease is never refused by the card, unless strangers or liars took the room. */
+  observeOom(oom: OutOfMemory): void {
+    checkOom({ book: this.book, truth: this.truth, broken: (rule, text) => this.violations.push({ rule, text }) }, oom);
+  }
+
+  private judge(check: Check, effect: Effect): void {
+    if (isAnswer(effect)) checkAnswer(check, effect);
+    switch (effect.type) {
+      case 'grant':
+        checkGrant(check, effect);
+        return;
+      case 'placed':
+        checkPlaced(check, effect);
+        return;
+      case 'spawn':
+        checkSpawn(check, effect);
+        return;
+      case 'terminate':
+        checkTerminate(check, effect);
+        return;
+      case 'move':
+        checkMove(check, effect);
+        return;
+      case 'cancel_command':
+        checkCancel(check, effect);
+        return;
+      default:
+    }
+  }
+
+  private count(effect: Effect): void {
+    const { counters } = this;
+    if (effect.type === 'grant') counters.grants++;
+    else if (effect.type === 'move') counters.evictions++;
+    else if (effect.type === 'deny') counters.denied++;
+    else if (effect.type === 'placed') counters.placed++;
+    else if (effect.type === 'spawn') counters.spawned++;
+    else if (effect.type === 'terminate') counters.terminated++;
+  }
+
+  private checkOf(event: CoreEvent, effects: readonly Effect[]): Check {
+    const records = new Map<string, ExplainRecord>();
+    const beneficiaries = new Map<string, string | null>();
+    for (const effect of effects) {
+      if (effect.type !== 'explain') continue;
+      const { record } = effect;
+      records.set(record.id, record);
+      if (record.verdict === 'quarantined') this.leaveToReading(record);
+      if (record.verdict === 'overshoot' || record.verdict === 'escalated') this.blame(record);
+      if (record.verdict !== 'evicting' && record.verdict !== 'escalated') continue;
+      const key = record.request === null ? null : requestKey(record.generation, record.request);
+      for (const victim of record.victims) if (victim.lease !== null && victim.passedOver === null) beneficiaries.set(victim.lease, key);
+    }
+    const broken = (rule: string, text: string): void => {
+      this.violations.push({ rule, text });
+    };
+    return { book: this.book, truth: this.truth, event, effects, records, beneficiaries, spawnFailures: new Set(), broken };
+  }
+}

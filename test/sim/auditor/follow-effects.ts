@@ -1,0 +1,138 @@
+/** Writes what the core decided into the book, one effect at a time, after the rules have looked at it. */
+import type { Check, EffectOf } from './check.js';
+import type { Book } from './book.js';
+import { newProcess } from './follow-events.js';
+import { sumOf, withHeadroom, type AuditedCommand, type AuditedLease, type AuditedRequest } from './records.js';
+import type { Effect } from '../../../broker/core/effects.js';
+
+export function followEffect(check: Check, effect: Effect): void {
+  const { book } = check;
+  switch (effect.type) {
+    case 'grant':
+      followGrant(book, effect);
+      return;
+    case 'wait': {
+      const request = book.request(effect.generation, effect.request);
+      if (request !== null) request.waits++;
+      return;
+    }
+    case 'placed': {
+      const worker = book.process(effect.worker);
+      if (worker !== null) worker.lastUsefulUs = book.nowUs;
+      answered(book, effect);
+      return;
+    }
+    case 'deny':
+      noteSpawnFailure(check, effect);
+      answered(book, effect);
+      return;
+    case 'acknowledge':
+    case 'fail':
+    case 'report_evicted':
+      answered(book, effect);
+      return;
+    case 'spawn':
+      book.processes.set(effect.generation, newProcess(book, effect.generation, 'worker', effect.engine, effect.devices[0] ?? null));
+      return;
+    case 'terminate': {
+      const process = book.process(effect.generation);
+      if (process !== null) process.state = 'ending';
+      return;
+    }
+    case 'move':
+    case 'recall':
+    case 'list_models':
+    case 'trim_host':
+      followCommand(check, effect);
+      return;
+    case 'cancel_command': {
+      const command = book.commands.get(effect.command);
+      if (command !== undefined) command.cancelled = true;
+      return;
+    }
+    case 'sample':
+    case 'explain':
+    case 'publish':
+  }
+}
+
+/** A worker that did not come up counts against the models that waited for it. */
+function noteSpawnFailure(check: Check, effect: EffectOf<'deny'>): void {
+  if (effect.code !== 'spawn_failed') return;
+  const request = check.book.request(effect.generation, effect.request);
+  const device = effect.explain === null ? null : (check.records.get(effect.explain)?.device ?? null);
+  if (request !== null && device !== null) check.spawnFailures.add(`${device} ${request.model}`);
+}
+
+function answered(book: Book, effect: EffectOf<'placed' | 'deny' | 'acknowledge' | 'fail' | 'report_evicted'>): void {
+  if (effect.request === null) return;
+  const request = book.request(effect.generation, effect.request);
+  if (request === null) return;
+  book.closeRequest(request);
+  if (request.kind === 'pin' && effect.type === 'acknowledge') book.pins.set(request.model, request.pinned);
+}
+
+function followGrant(book: Book, effect: EffectOf<'grant'>): void {
+  const request = book.request(effect.generation, effect.request);
+  if (request === null) return;
+  book.closeRequest(request);
+  const lease = book.leases.get(effect.lease);
+  if (lease === undefined) {
+    book.leases.set(effect.lease, newLease(book, request, effect));
+    return;
+  }
+  lease.shortBytes = shortOf(lease, request);
+  lease.parts = mergeParts(lease, request);
+  // Of a model that is partly away only what it has and what it was given is sure.
+  const mergedBytes = lease.shortBytes > 0 ? lease.residentBytes : withHeadroom(sumOf(lease.parts));
+  // A resize downwards is charged as before until it has been seen, and then less.
+  lease.promiseBytes = request.kind === 'resize' || lease.shortBytes > 0 ? Math.min(mergedBytes, effect.chargedBytes) : effect.chargedBytes;
+  lease.growing = lease.stage === 'resident' && effect.chargedBytes > lease.shownBytes;
+  if (lease.growing) lease.growingSinceUs = book.nowUs;
+  lease.shownBytes = effect.chargedBytes;
+  lease.ttlMs = request.kind === 'resize' ? lease.ttlMs : request.ttlMs;
+  lease.class = request.kind === 'resize' ? lease.class : request.class;
+  lease.pinned = request.kind === 'resize' ? lease.pinned : request.pinned;
+  if (lease.stage === 'parked') Object.assign(lease, { stage: 'granted', peakBytes: request.askedBytes, grantedAtUs: book.nowUs });
+}
+
+/** What partial evictions freed of it stays away, unless the whole model is asked for again. */
+export function shortOf(lease: AuditedLease, request: AuditedRequest): number {
+  const isWhole = lease.stage === 'parked' || request.parts.some((part) => part.kind === 'weights');
+  return isWhole ? 0 : Math.min(lease.shortBytes, sumOf(lease.parts));
+}
+
+/** The parts of a lease after a request has extended it; a parked one begins anew with what is asked. */
+export function mergeParts(lease: AuditedLease, request: AuditedRequest): AuditedLease['parts'] {
+  const byName = new Map((lease.stage === 'parked' ? [] : lease.parts).map((part) => [part.name, part]));
+  for (const part of request.parts) {
+    if (part.bytes === 0) byName.delete(part.name);
+    else byName.set(part.name, part);
+  }
+  return [...byName.values()];
+}
+
+function newLease(book: Book, request: AuditedRequest, effect: EffectOf<'grant'>): AuditedLease {
+  return {
+    lease: effect.lease, model: request.model, generation: effect.generation, device: effect.device, class: request.class, stage: 'granted', parts: request.parts,
+    peakBytes: request.askedBytes, promiseBytes: effect.chargedBytes, shownBytes: effect.chargedBytes, residentBytes: 0, pinned: request.pinned, revived: false, profilesFreeMemory: request.profilesFreeMemory,
+    grantedAtUs: book.nowUs, loadedAtUs: 0, parkedAtUs: 0, shortBytes: 0, growing: false, growingSinceUs: 0, isLeftToReading: false, blamed: false, isQuarantined: false, inFlight: 0, queued: 0, usedAtUs: book.nowUs, useSeq: -1, ttlMs: request.ttlMs,
+  };
+}
+
+function followCommand(check: Check, effect: EffectOf<'move' | 'recall' | 'list_models' | 'trim_host'>): void {
+  const { book } = check;
+  const leaseId = effect.type === 'list_models' ? null : effect.lease;
+  const lease = leaseId === null ? undefined : book.leases.get(leaseId);
+  const kinds = { move: 'move', recall: 'recall', list_models: 'list', trim_host: 'trim' } as const;
+  const command: AuditedCommand = {
+    command: effect.command, kind: kinds[effect.type], generation: effect.generation, lease: leaseId, model: lease?.model ?? null, device: lease?.device ?? null,
+    isWhole: effect.type === 'move' && effect.bytes === null,
+    freesBytes: effect.type === 'move' && lease !== undefined ? (effect.bytes ?? lease.promiseBytes) : 0, when: effect.type === 'move' ? effect.when : null,
+    sentAtUs: book.nowUs, attendedMaxUs: book.clock.mostUs, beneficiary: leaseId === null ? null : (check.beneficiaries.get(leaseId) ?? null),
+    answered: false, settled: false, draining: false, cancelled: false,
+  };
+  book.commands.set(effect.command, command);
+  if (command.kind !== 'move' || command.beneficiary === null || leaseId === null) return;
+  book.requests.get(command.beneficiary)?.victims.add(leaseId);
+}

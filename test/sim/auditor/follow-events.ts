@@ -1,0 +1,279 @@
+/** Writes what happened into the book. Reports of dead or foreign generations change nothing. */
+import type { CoreEvent } from '../../../broker/core/events.js';
+import type { Book } from './book.js';
+import { followAnnouncement, followReport, followUse, park } from './follow-reports.js';
+import { followRequest } from './follow-requests.js';
+import type { AuditedLease, AuditedProcess, Departure } from './records.js';
+
+export function followEvent(book: Book, event: CoreEvent): void {
+  book.nowUs = event.atUs;
+  book.clock.look(event.atUs);
+  if ('generation' in event && event.type !== 'heartbeat' && event.type !== 'use_reported') {
+    const speaker = book.process(event.generation);
+    if (speaker !== null) speaker.saidAtUs = event.atUs;
+  }
+  switch (event.type) {
+    case 'ticked':
+      book.clock.tick(event.atUs);
+      return;
+    case 'card_added':
+    case 'sampled':
+    case 'sample_failed':
+    case 'card_lost':
+      followCard(book, event);
+      return;
+    case 'session_opened':
+    case 'session_closed':
+    case 'process_ready':
+    case 'spawn_failed':
+    case 'heartbeat':
+    case 'floor_measured':
+    case 'process_exited':
+    case 'kill_unconfirmed':
+      followProcess(book, event);
+      return;
+    case 'place_requested':
+    case 'budget_requested':
+    case 'request_cancelled':
+    case 'evict_requested':
+    case 'pin_requested':
+    case 'resize_requested':
+      followRequest(book, event);
+      return;
+    case 'residency_reported':
+      followReport(book, event);
+      return;
+    case 'use_reported':
+      followUse(book, event);
+      return;
+    case 'load_begun':
+    case 'recall_answered':
+    case 'lease_released':
+      followLease(book, event);
+      return;
+    case 'command_answered':
+      followAnswer(book, event);
+      return;
+    case 'models_announced':
+      followAnnouncement(book, event);
+  }
+}
+
+type CardEvent = Extract<CoreEvent, { type: 'card_added' | 'sampled' | 'sample_failed' | 'card_lost' }>;
+
+function followCard(book: Book, event: CardEvent): void {
+  if (event.type === 'card_added') {
+    const { device, totalBytes, reserveBytes, confirms, floorBytes } = event;
+    book.cards.set(device, { device, totalBytes, reserveBytes, confirms, floorBytes, sample: null, missing: null, unclearAtUs: Number.NEGATIVE_INFINITY });
+    return;
+  }
+  const card = book.cards.get(event.device);
+  if (card === undefined) return;
+  if (event.type === 'sampled') {
+    card.sample = { takenAtUs: event.takenAtUs, usedBytes: event.usedBytes, hasFigures: event.processes !== null };
+    card.missing = null;
+    seeDepartures(book, event.device, event.takenAtUs);
+    if (event.processes !== null) seeFloors(book, event.device, new Map(event.processes.map(({ generation, usedBytes }) => [generation, usedBytes])));
+  } else {
+    const reading = event.type === 'sample_failed' ? event.reading : 'failed';
+    card.missing ??= { reading, sinceUs: event.atUs };
+  }
+}
+
+/** What left before the reading was taken has been seen; what was freed for a waiting request is now kept for it. */
+function seeDepartures(book: Book, device: string, takenAtUs: number): void {
+  const stays: Departure[] = [];
+  for (const departure of book.departures) {
+    if (departure.device !== device || departure.sinceUs > takenAtUs) {
+      stays.push(departure);
+      continue;
+    }
+    const request = departure.beneficiary === null ? undefined : book.requests.get(departure.beneficiary);
+    if (request !== undefined) request.holdBytes += departure.bytes;
+  }
+  book.departures = stays;
+  for (const process of book.processes.values()) {
+    // How long its remains are looked for depends on what else moves there; the confirmation's deadline bounds it.
+    const isOld = process.remeasureSinceUs !== null && book.clock.mostUs - process.remeasureSinceUs > 3 * book.options.limits.releaseConfirmMs * 1_000;
+    if (process.device === device && isOld) process.remeasureSinceUs = null;
+  }
+}
+
+type ProcessEvent = Extract<CoreEvent, {
+  type: 'session_opened' | 'session_closed' | 'process_ready' | 'spawn_failed' | 'heartbeat' | 'floor_measured' | 'process_exited' | 'kill_unconfirmed';
+}>;
+
+function followProcess(book: Book, event: ProcessEvent): void {
+  if (event.type === 'session_opened') {
+    book.processes.set(event.generation, newProcess(book, event.generation, event.role, null, null));
+    return;
+  }
+  const process = book.process(event.generation);
+  if (process === null) return;
+  switch (event.type) {
+    case 'session_closed':
+      process.connected = false;
+      book.voidRequests(event.generation);
+      if (process.role === 'client') process.state = 'gone';
+      // What it takes from now on it does not take as ours.
+      if (process.role === 'holder' && book.leasesOf(event.generation).length === 0) book.processes.delete(event.generation);
+      return;
+    case 'process_ready':
+      if (process.state === 'spawning') process.state = 'ready';
+      process.readyAtUs = process.lastUsefulUs = event.atUs;
+      process.connected = true;
+      process.profilesFreeMemory = event.capabilities.profilesFreeMemory;
+      hear(book, process);
+      for (const floor of event.floors) if (floor.device === process.device) tellFloor(book, process, floor.bytes);
+      return;
+    case 'heartbeat':
+      hear(book, process);
+      return;
+    case 'floor_measured':
+      hear(book, process);
+      if (event.device === process.device) tellFloor(book, process, event.bytes);
+      return;
+    case 'spawn_failed':
+      processGone(book, process);
+      return;
+    case 'process_exited':
+      processGone(book, process);
+      return;
+    case 'kill_unconfirmed':
+  }
+}
+
+export function newProcess(book: Book, generation: string, role: AuditedProcess['role'], engine: string | null, device: string | null): AuditedProcess {
+  const floorBytes = device === null ? 0 : leastFloorBytes(book, engine, device);
+  return {
+    generation, role, engine, device, state: role === 'worker' ? 'spawning' : 'ready', startedAtUs: book.nowUs, readyAtUs: book.nowUs, heardAtUs: book.nowUs,
+    heardAttendedUs: book.clock.mostUs, saidAtUs: book.nowUs, connected: role !== 'worker', floorBytes, statedFloorBytes: floorBytes, lastUsefulUs: book.nowUs, profilesFreeMemory: false,
+    remeasureSinceUs: null, misbehaviour: 0, commandFailures: 0,
+  };
+}
+
+/** What a process must be charged before it has said anything: what the card states, or what that engine has told; a word that only its process vouched for may be forgotten. */
+function leastFloorBytes(book: Book, engine: string | null, device: string): number {
+  const statedBytes = book.cards.get(device)?.floorBytes ?? 0;
+  return Math.min(statedBytes, book.leastToldFloors.get(engine ?? '') ?? statedBytes);
+}
+
+function tellFloor(book: Book, process: AuditedProcess, bytes: number): void {
+  process.floorBytes = bytes;
+  book.toldFloors.set(process.engine ?? '', Math.max(bytes, book.toldFloors.get(process.engine ?? '') ?? 0));
+  noteLeastFloor(book, process, bytes);
+}
+
+/** What the driver shows of a process may be learned as its engine's floor. */
+function seeFloors(book: Book, device: string, usedBytes: ReadonlyMap<string, number>): void {
+  for (const process of book.processes.values()) {
+    if (process.device === device && process.state !== 'gone') noteLeastFloor(book, process, usedBytes.get(process.generation) ?? 0);
+  }
+}
+
+/** Those that have said nothing yet are charged by what is known of their engine now. */
+function noteLeastFloor(book: Book, process: AuditedProcess, bytes: number): void {
+  const engine = process.engine ?? '';
+  const leastBytes = book.leastToldFloors.get(engine);
+  if (leastBytes !== undefined && leastBytes <= bytes) return;
+  book.leastToldFloors.set(engine, bytes);
+  for (const other of book.processes.values()) {
+    if (other.state === 'spawning' && other.engine === process.engine) other.floorBytes = Math.min(other.floorBytes, bytes);
+  }
+}
+
+function hear(book: Book, process: AuditedProcess): void {
+  process.heardAtUs = book.nowUs;
+  process.heardAttendedUs = book.clock.mostUs;
+}
+
+/** Each failure in a row doubles the pause, from the first up to the last. */
+export function noteFailure(book: Book, backOffs: Book['loadBackOffs'], key: string): void {
+  const { backoffFirstMs, backoffLastMs } = book.options.limits;
+  const backOff = backOffs.get(key) ?? { failures: 0, untilUs: 0 };
+  backOff.failures++;
+  backOff.untilUs = book.nowUs + Math.min(backoffLastMs, backoffFirstMs * 2 ** (backOff.failures - 1)) * 1_000;
+  backOffs.set(key, backOff);
+}
+
+/** One OOM inside a lease is no failure of the model; its retry is free. */
+function noteLoadFailure(book: Book, lease: AuditedLease, code: string): void {
+  const key = `${lease.device} ${lease.model}`;
+  const process = book.process(lease.generation);
+  if (process !== null) process.remeasureSinceUs = book.clock.mostUs;
+  if (code === 'out_of_memory' && !book.oomRetries.has(key)) book.oomRetries.add(key);
+  else noteFailure(book, book.loadBackOffs, key);
+}
+
+function leftBehindBytes(lease: AuditedLease): number {
+  if (lease.isLeftToReading) return 0;
+  return lease.stage === 'loading' ? lease.promiseBytes : lease.residentBytes;
+}
+
+function processGone(book: Book, process: AuditedProcess): void {
+  process.state = 'gone';
+  for (const lease of book.leasesOf(process.generation)) if (lease.stage === 'loading' && !lease.isQuarantined) noteFailure(book, book.loadBackOffs, `${lease.device} ${lease.model}`);
+  for (const lease of book.leasesOf(process.generation)) book.closeLease(lease, leftBehindBytes(lease));
+  if (process.device !== null) book.depart(process.device, process.generation, process.readyAtUs > process.startedAtUs ? process.floorBytes : 0, null);
+  book.voidRequests(process.generation);
+  for (const command of book.commands.values()) if (command.generation === process.generation) command.answered = true;
+}
+
+type LeaseEvent = Extract<CoreEvent, { type: 'load_begun' | 'recall_answered' | 'lease_released' }>;
+
+function followLease(book: Book, event: LeaseEvent): void {
+  if (event.type === 'recall_answered') {
+    const command = book.commands.get(event.command);
+    if (command?.generation !== event.generation || command.lease !== event.lease || command.answered) return;
+    command.answered = true;
+  }
+  const lease = book.leaseOf(event);
+  if (lease === null) return;
+  switch (event.type) {
+    case 'load_begun':
+      if (lease.stage === 'granted' || lease.stage === 'parked') lease.stage = 'loading';
+      return;
+    case 'recall_answered':
+      if (event.begun) lease.stage = lease.stage === 'granted' ? 'loading' : lease.stage;
+      else if (lease.stage === 'granted') book.closeLease(lease, 0);
+      return;
+    case 'lease_released':
+      if (event.failure !== null && lease.stage !== 'resident') noteLoadFailure(book, lease, event.failure.code);
+      book.closeLease(lease, lease.stage === 'granted' ? 0 : lease.stage === 'loading' ? lease.promiseBytes : lease.residentBytes);
+  }
+}
+
+function followAnswer(book: Book, event: Extract<CoreEvent, { type: 'command_answered' }>): void {
+  const command = book.commands.get(event.command);
+  const process = book.process(event.generation);
+  if (process === null) return;
+  if (command?.generation !== event.generation || command.answered) {
+    process.misbehaviour++;
+    return;
+  }
+  const { answer } = event;
+  if (answer.kind === 'draining') {
+    command.draining = true;
+    return;
+  }
+  command.answered = true;
+  if (answer.kind === 'failed' || answer.kind === 'unsupported') process.commandFailures++;
+  const isWhole = command.isWhole && answer.kind === 'done' && answer.target === 'none';
+  if (isWhole && answer.residentBytes > 0) process.commandFailures++;
+  if (answer.kind !== 'done' || command.lease === null) return;
+  const lease = book.leases.get(command.lease);
+  if (lease === undefined) return;
+  // More than it had cannot be what is left of it.
+  const leftBytes = Math.min(lease.residentBytes, answer.residentBytes);
+  const lowered = lease.residentBytes - leftBytes;
+  if (isWhole || (answer.target === 'none' && answer.residentBytes === 0)) {
+    // With bytes left it may as well be kept as what it still is.
+    lease.revived = answer.residentBytes > 0 || process.misbehaviour > 0;
+    book.closeLease(lease, lease.residentBytes);
+    return;
+  }
+  book.depart(lease.device, lease.generation, lowered, book.beneficiaryOf(lease));
+  lease.residentBytes = leftBytes;
+  lease.promiseBytes = leftBytes;
+  if (answer.target === 'host' && answer.residentBytes === 0) park(book, lease);
+}

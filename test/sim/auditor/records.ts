@@ -1,0 +1,174 @@
+/**
+ * What the auditor keeps, built from events, effects and the world's truth
+ * alone. Nothing here is read from the core or shared with its code; only the
+ * types of events and effects are.
+ */
+import type { Confirmation, MissingReading } from '../../../broker/core/events.js';
+import type { LeasePart, RequestClass } from '../../../protocol/index.js';
+
+export interface AuditedCard {
+  readonly device: string;
+  readonly totalBytes: number;
+  readonly reserveBytes: number;
+  readonly confirms: Confirmation;
+  readonly floorBytes: number | null;
+  sample: { readonly takenAtUs: number; readonly usedBytes: number; readonly hasFigures: boolean } | null;
+  missing: { readonly reading: MissingReading; readonly sinceUs: number } | null;
+  /** When a reading last had strangers in it, or no figures by process. */
+  unclearAtUs: number;
+}
+
+export type ProcessState = 'spawning' | 'ready' | 'ending' | 'gone';
+
+export interface AuditedProcess {
+  readonly generation: string;
+  readonly role: 'worker' | 'holder' | 'client';
+  readonly engine: string | null;
+  readonly device: string | null;
+  state: ProcessState;
+  readonly startedAtUs: number;
+  readyAtUs: number;
+  heardAtUs: number;
+  /** The core's attended time when it was last heard. */
+  heardAttendedUs: number;
+  connected: boolean;
+  /** Last moment it said anything of its leases. */
+  saidAtUs: number;
+  floorBytes: number;
+  /** What could be charged for it before it said so itself. */
+  readonly statedFloorBytes: number;
+  /** Last moment it hosted, was promised or was asked for anything. */
+  lastUsefulUs: number;
+  profilesFreeMemory: boolean;
+  /** A load failed in it (attended time), and what it left may still be looked for. */
+  remeasureSinceUs: number | null;
+  /** Said something that cannot be true, failed or left unanswered a command. */
+  misbehaviour: number;
+  commandFailures: number;
+}
+
+export type LeaseStage = 'granted' | 'loading' | 'resident' | 'parked' | 'closed';
+
+export interface AuditedLease {
+  readonly lease: string;
+  readonly model: string;
+  readonly generation: string;
+  readonly device: string;
+  class: RequestClass;
+  stage: LeaseStage;
+  /** Parts as asked, or as measured once that is known. */
+  parts: readonly LeasePart[];
+  peakBytes: number;
+  /** What must be charged for it while it is open. */
+  promiseBytes: number;
+  /** What it was shown to be charged last; at least the promise. */
+  shownBytes: number;
+  /** As it reported last. */
+  residentBytes: number;
+  pinned: boolean;
+  /** Its owner said that it was gone, and later that it is there: it may stand in either way. */
+  revived: boolean;
+  readonly profilesFreeMemory: boolean;
+  grantedAtUs: number;
+  loadedAtUs: number;
+  parkedAtUs: number;
+  /** Freed of it by partial evictions while it stayed: not asked for again by an extension. */
+  shortBytes: number;
+  /** More was granted to it while it was resident, and no report has come since. */
+  growing: boolean;
+  growingSinceUs: number;
+  /** Its owner is out of reach: the lease stands as long as the driver's figure for the process shows it. */
+  isLeftToReading: boolean;
+  /** Said to hold more than its lease, or to have failed a command. */
+  blamed: boolean;
+  /** Given up as lost: charged, never granted, and nothing is waited for from it. */
+  isQuarantined: boolean;
+  inFlight: number;
+  queued: number;
+  /** Last moment of use, for its idle time. */
+  usedAtUs: number;
+  useSeq: number;
+  ttlMs: number | null;
+}
+
+/** Bytes said to be gone, or whose process is: they count until a reading taken after that moment has been seen. */
+export interface Departure {
+  readonly device: string;
+  readonly generation: string;
+  readonly bytes: number;
+  readonly sinceUs: number;
+  /** The request that they were made to leave for; null: none. */
+  readonly beneficiary: string | null;
+}
+
+export type RequestKind = 'place' | 'budget' | 'evict' | 'pin' | 'residency' | 'resize';
+
+export interface AuditedRequest {
+  readonly kind: RequestKind;
+  readonly generation: string;
+  readonly request: number;
+  readonly model: string;
+  readonly engine: string | null;
+  readonly device: string | null;
+  /** Null: a new lease. */
+  readonly lease: string | null;
+  class: RequestClass;
+  readonly arrivedAtUs: number;
+  /** With the age it came with. */
+  readonly sinceUs: number;
+  deadlineMs: number;
+  readonly attendedMinUs: number;
+  readonly attendedMaxUs: number;
+  readonly parts: readonly LeasePart[];
+  readonly peakBytes: number;
+  readonly askedBytes: number;
+  /** ceil(11/10 of what was asked), without floors. */
+  readonly chargeBytes: number;
+  readonly profilesFreeMemory: boolean;
+  readonly ttlMs: number | null;
+  readonly pinned: boolean;
+  waits: number;
+  /** Asked again under an id that had been answered: it may be answered once more, or not. */
+  readonly isOptional: boolean;
+  /** Taken back: it may be told so, and needs no other answer. */
+  cancelled: boolean;
+  /** Bytes freed by the victims ordered for it and not yet used by it, by device. */
+  holdBytes: number;
+  readonly victims: Set<string>;
+}
+
+export interface AuditedCommand {
+  readonly command: number;
+  readonly kind: 'move' | 'recall' | 'list' | 'trim';
+  readonly generation: string;
+  readonly lease: string | null;
+  readonly model: string | null;
+  readonly device: string | null;
+  readonly freesBytes: number;
+  /** All of it was to go, not a part. */
+  readonly isWhole: boolean;
+  readonly when: 'now' | 'drained' | null;
+  readonly sentAtUs: number;
+  readonly attendedMaxUs: number;
+  /** (generation, request) for whom it was ordered; null: an idle model's end, or no request behind it. */
+  readonly beneficiary: string | null;
+  answered: boolean;
+  /** A report said that the model is where the command wanted it; the answer itself may come later. */
+  settled: boolean;
+  draining: boolean;
+  cancelled: boolean;
+}
+
+export const requestKey = (generation: string, request: number): string => `${generation}#${request}`;
+
+/** No process of these worlds takes more than this before it loads anything. */
+export const untoldFloorBytesMax = 1_600 * 1_048_576;
+
+/** Eleven tenths, rounded up (R20's way: exact below 2^53 / 11, far above any card). */
+export function withHeadroom(bytes: number): number {
+  return Math.floor((bytes * 11 + 9) / 10);
+}
+
+export function sumOf(parts: readonly LeasePart[]): number {
+  return parts.reduce((sum, part) => sum + part.bytes, 0);
+}

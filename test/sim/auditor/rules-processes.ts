@@ -1,0 +1,117 @@
+/** Processes are started with cause, ended with cause, and never chosen when dead. */
+import type { Check, EffectOf } from './check.js';
+import type { AuditedLease, AuditedProcess } from './records.js';
+
+export function checkPlaced(check: Check, placed: EffectOf<'placed'>): void {
+  const { book } = check;
+  const name = `placed at ${placed.worker} for ${placed.generation}#${placed.request}`;
+  const worker = book.process(placed.worker);
+  if (worker?.role !== 'worker') {
+    check.broken('placed-dead', `${name}: no such worker is alive`);
+    return;
+  }
+  if (worker.state !== 'ready' || !worker.connected) check.broken('placed-dead', `${name}: that worker is ${worker.state}, ${worker.connected ? '' : 'not '}connected`);
+  const request = book.request(placed.generation, placed.request);
+  if (request === null) return;
+  if (request.engine !== null && request.engine !== worker.engine) check.broken('placed-wrong', `${name}: it runs ${worker.engine ?? '?'}, asked ${request.engine}`);
+  if (request.device !== null && request.device !== worker.device) check.broken('placed-wrong', `${name}: it is on ${worker.device ?? '?'}, asked ${request.device}`);
+  if (worker.device === null || !placed.devices.includes(worker.device)) check.broken('placed-wrong', `${name}: it is on ${worker.device ?? '?'}, said ${placed.devices.join()}`);
+}
+
+export function checkSpawn(check: Check, spawn: EffectOf<'spawn'>): void {
+  const { book } = check;
+  const name = `spawn ${spawn.generation} of ${spawn.engine} on ${spawn.devices.join()}`;
+  if (book.processes.has(spawn.generation)) check.broken('generation-reused', `${name}: that generation was used before`);
+  const workers = [...book.processes.values()].filter((process) => process.role === 'worker' && process.state !== 'gone').length;
+  if (workers >= book.options.limits.workersMax) check.broken('workers-max', `${name}: ${workers} are alive`);
+  const wanting = [...book.requests.values()].filter((request) => request.kind === 'place' && request.engine === spawn.engine);
+  if (wanting.length === 0) {
+    check.broken('spawn-without-cause', `${name}: nobody asks for that engine`);
+    return;
+  }
+  const isBackingOff = wanting.every((request) => check.event.atUs < (book.loadBackOffs.get(`${spawn.devices[0] ?? ''} ${request.model}`)?.untilUs ?? 0));
+  if (isBackingOff) check.broken('back-off', `${name}: all that want it failed there not long ago`);
+}
+
+export function checkTerminate(check: Check, terminate: EffectOf<'terminate'>): void {
+  const { book } = check;
+  const name = `terminate ${terminate.generation} (${terminate.cause})`;
+  const process = book.process(terminate.generation);
+  if (process === null) {
+    check.broken('generation-living', `${name}: it is not alive`);
+    return;
+  }
+  if (process.role !== 'worker') {
+    check.broken('holder-terminated', `${name}: a ${process.role} is not ours to end`);
+    return;
+  }
+  if (process.state === 'ending') check.broken('terminated-twice', `${name}: it is already ending`);
+  const cause = whyNot(check, process, terminate.cause);
+  if (cause !== null) check.broken('terminated-without-cause', `${name}: ${cause}`);
+}
+
+/** Null when the cause holds; else what speaks against it. */
+function whyNot(check: Check, process: AuditedProcess, cause: EffectOf<'terminate'>['cause']): string | null {
+  const { book } = check;
+  const { limits } = book.options;
+  const quietUs = book.clock.mostUs - process.heardAttendedUs;
+  switch (cause) {
+    case 'silent': {
+      const limitUs = (limits.heartbeatMissesMax * limits.heartbeatIntervalMs) * 1_000;
+      return quietUs < limitUs && process.connected ? `it was heard ${quietUs} us ago, the limit is ${limitUs}` : null;
+    }
+    case 'spawn_timeout':
+      if (process.state !== 'spawning') return 'it is ready';
+      return quietUs < limits.spawnTimeoutMs * 1_000 ? `it was started ${quietUs} us ago` : null;
+    case 'idle':
+      if (book.leasesOf(process.generation).length > 0) return 'it holds leases';
+      return check.event.atUs - process.lastUsefulUs < limits.workerIdleMs * 1_000 ? `it was useful at ${process.lastUsefulUs}` : null;
+    case 'evicted':
+      return book.leasesOf(process.generation).some((lease) => lease.inFlight > 0) ? 'it has calls inside' : null;
+    case 'load_timeout':
+      return book.leasesOf(process.generation).some((lease) => isOverdueLoad(check, lease)) ? null : 'nothing has loaded in it for so long';
+    case 'command_failed':
+      return hasFailedCommand(check, process) ? null : 'no command to it failed or is overdue';
+    case 'residue':
+    case 'misbehaved':
+      return isHonest(check, process) ? 'it has done what it said' : null;
+    case 'shutdown':
+      return 'nobody shut the broker down';
+  }
+}
+
+function isOverdueLoad(check: Check, lease: AuditedLease): boolean {
+  const isLoading = lease.stage === 'loading' || lease.stage === 'granted';
+  return isLoading && check.event.atUs - lease.grantedAtUs >= check.book.options.limits.loadTimeoutMs * 1_000;
+}
+
+function hasFailedCommand(check: Check, process: AuditedProcess): boolean {
+  if (process.commandFailures > 0 || process.misbehaviour > 0) return true;
+  const { book } = check;
+  for (const command of book.commands.values()) {
+    if (command.generation !== process.generation) continue;
+    const overdueUs = book.clock.mostUs - command.attendedMaxUs;
+    if (!command.answered && overdueUs >= book.options.limits.commandAnswerMs * 1_000) return true;
+    if (command.answered && command.kind === 'move') return true;
+  }
+  return false;
+}
+
+/** By the last reading: all that the process has there (or, where only the total is known, all that anybody has) is explained. */
+function isHonest(check: Check, process: AuditedProcess): boolean {
+  if (process.misbehaviour > 0 || process.commandFailures > 0 || process.device === null) return false;
+  const { book, truth } = check;
+  const card = book.cards.get(process.device);
+  if (card === undefined || card.confirms === 'none' || card.sample === null) return false;
+  const toleranceBytes = book.options.limits.measureToleranceBytes;
+  if (card.confirms === 'total') return card.sample.usedBytes <= explainedBytes(check, card.device, null) + toleranceBytes;
+  const sampledBytes = truth.at(card.device, card.sample.takenAtUs)?.byProcess.get(process.generation) ?? 0;
+  return sampledBytes <= explainedBytes(check, card.device, process.generation) + toleranceBytes;
+}
+
+function explainedBytes(check: Check, device: string, generation: string | null): number {
+  let bytes = 0;
+  for (const lease of check.book.leases.values()) if (lease.device === device && (generation ?? lease.generation) === lease.generation) bytes += lease.residentBytes;
+  for (const process of check.book.processes.values()) if (process.device === device && process.state !== 'gone' && (generation ?? process.generation) === process.generation) bytes += process.floorBytes;
+  return bytes;
+}

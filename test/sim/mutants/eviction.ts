@@ -1,0 +1,73 @@
+/** Faults of eviction: who must go, for whom, how, and when it is enough. */
+import type { Mutant } from './mutant.js';
+
+export const evictionMutants: readonly Mutant[] = [
+  {
+    name: 'in-use-evicted', about: 'calls inside do not protect a model', file: 'eviction-plan.js',
+    from: 'return lease.inFlight + lease.queued > 0 || lease.busyUntilUs > core.attendedUs;', to: 'return false;',
+  },
+  {
+    name: 'pinned-evicted', about: 'a pin protects nothing', file: 'eviction-plan.js',
+    from: "if (lease.pinned)\n        return 'pinned';", to: '',
+  },
+  {
+    name: 'loading-evicted', about: 'a model is a victim while it loads', file: 'eviction-plan.js',
+    from: "if (isLoading(lease))\n        return 'loading';", to: '',
+  },
+  {
+    name: 'requester-evicted', about: 'the requesting model is its own victim', file: 'eviction-plan.js',
+    from: "if (lease.model === seeker.model && (seeker.placing || lease.generation === seeker.generation))\n        return 'requester';", to: '',
+  },
+  {
+    name: 'minimum-residency-ignored', about: 'a model just loaded may be put away at once', file: 'eviction-plan.js',
+    from: "if (isYoung(core, lease, seeker))\n        return 'minimum_residency';", to: '',
+  },
+  {
+    name: 'evicting-not-excluded', about: 'a model that is leaving is asked to leave again', file: 'eviction-plan.js',
+    from: 'if (lease.job !== null || lease.release !== null || card.ending.has(lease.generation))', to: 'if (lease.release !== null || card.ending.has(lease.generation))',
+  },
+  {
+    name: 'leaving-not-counted', about: 'what is on its way back is not counted, so more than enough is evicted', file: 'pursue.js',
+    from: 'const shortBytes = head.needBytes - ownBytes - firmBytes;', to: 'const shortBytes = head.needBytes - ownBytes;',
+  },
+  {
+    name: 'evicts-too-much', about: 'the shortfall is taken for the whole need', file: 'pursue.js',
+    from: 'const shortBytes = head.needBytes - ownBytes - firmBytes;', to: 'const shortBytes = head.needBytes - ownBytes - firmBytes <= 0 ? 0 : head.needBytes;',
+  },
+  {
+    name: 'door-at-once', about: 'a busy model’s door is shut without the wait of the class', file: 'pursue.js',
+    from: 'core.attendedUs - head.arrivedUs >= core.options.classPolicies[head.class].drainAfterMs * 1_000', to: 'true',
+  },
+  {
+    name: 'door-before-idle', about: 'busy models are planned with, though idle ones suffice', file: 'pursue.js',
+    from: 'const idle = planVictims(core, card, seeker, shortBytes, false);', to: 'const idle = planVictims(core, card, seeker, shortBytes, true);',
+  },
+  {
+    name: 'door-reopened', about: 'a drain is taken back while somebody waits for it', file: 'pursue.js',
+    from: 'const served = job.beneficiary !== null && core.waiters.has(job.beneficiary);', to: 'surplusBytes = Infinity; const served = false;',
+  },
+  {
+    name: 'never-fits-waits', about: 'what can never fit evicts and waits', file: 'need.js',
+    from: 'return Math.max(0, card.totalBytes - card.reserveBytes);', to: 'return 2 * card.totalBytes;',
+  },
+  {
+    name: 'token-ignored-by-grants', about: 'others load while an engine measures free memory', file: 'admission.js',
+    from: 'if (card.loadToken !== null && core.leases.get(card.loadToken)?.generation !== waiter.generation)', to: 'if (false)',
+  },
+  {
+    name: 'token-ignored-by-evictions', about: 'models are put away while an engine measures free memory', file: 'ttl.js',
+    from: 'card.loadToken !== null ||', to: '',
+  },
+  {
+    name: 'profiler-into-motion', about: 'an engine starts to measure while others load', file: 'admission.js',
+    from: 'const mustRest = fits && waiter.kind === ', to: 'const mustRest = false && waiter.kind === ',
+  },
+  {
+    name: 'unanswered-forgiven', about: 'a command without an answer is waited for for ever', file: 'answers.js',
+    from: "strike(core, lease, job, 'the command was not answered');", to: '',
+  },
+  {
+    name: 'release-never-blamed', about: 'bytes that stay after a release are waited for for ever', file: 'residue.js',
+    from: 'climb(core, card, lease, release, leftBytes);', to: '',
+  },
+];

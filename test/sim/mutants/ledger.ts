@@ -1,0 +1,89 @@
+/** Faults of the ledger: what is charged, what is believed, what counts as free. */
+import type { Mutant } from './mutant.js';
+
+export const ledgerMutants: readonly Mutant[] = [
+  {
+    name: 'reservation-dropped', about: 'a grant charges nothing until it is loaded', file: 'grant.js',
+    from: 'setCharged(core, lease.charge, lease.charge.chargedBytes + growBytes);', to: '',
+  },
+  {
+    name: 'headroom-1.0', about: 'a lease is what was asked for, without the tenth', file: 'headroom.js',
+    from: 'export const headroom = { numerator: 11,', to: 'export const headroom = { numerator: 10,',
+  },
+  {
+    name: 'stale-sample-used', about: 'a reading serves however old it is', file: 'available.js',
+    from: 'sample === null || core.nowUs - sample.takenAtUs > core.options.limits.sampleMaxAgeMs * 1_000', to: 'sample === null',
+  },
+  {
+    name: 'foreign-forgotten', about: 'the ledger alone decides, whatever the card says is used', file: 'available.js',
+    from: 'return { freeBytes: Math.min(ledgerBytes, sampleBytes), unverified: false };', to: 'return { freeBytes: ledgerBytes, unverified: false };',
+  },
+  {
+    name: 'ledger-forgotten', about: 'the card’s own figure decides, whatever has been promised', file: 'available.js',
+    from: 'return { freeBytes: Math.min(ledgerBytes, sampleBytes), unverified: false };', to: 'return { freeBytes: sampleBytes + card.pendingBytes, unverified: false };',
+  },
+  {
+    name: 'promises-forgotten', about: 'what is charged and not yet there does not count against a reading', file: 'available.js',
+    from: '- card.reserveBytes - card.pendingBytes;', to: '- card.reserveBytes;',
+  },
+  {
+    name: 'reserve-forgotten', about: 'the reserve is given away', file: 'available.js',
+    from: 'return card.totalBytes - card.reserveBytes - card.chargedBytes;', to: 'return card.totalBytes - card.chargedBytes;',
+  },
+  {
+    name: 'unknown-is-free', about: 'a card that cannot be read is taken by the ledger, though that is not allowed', file: 'available.js',
+    from: 'return core.options.allowLedgerOnly && card.missing !== null', to: 'return card.missing !== null',
+  },
+  {
+    name: 'ack-trusted', about: 'bytes are free when the worker says so', file: 'release.js',
+    from: "if (card.confirms === 'none' || isLedgerOnly(core, card)", to: "if (card.confirms !== 'never' || isLedgerOnly(core, card)",
+  },
+  {
+    name: 'exit-frees-at-once', about: 'what a dead process held is free before the card shows it', file: 'process.js',
+    from: 'if (!ran || chargedBytes === 0)', to: 'if (ran || chargedBytes === 0)',
+  },
+  {
+    name: 'old-sample-confirms', about: 'a reading taken before a release confirms it', file: 'confirm.js',
+    from: 'if (lease.release === null || lease.release.reportedAtUs > takenAtUs)', to: 'if (lease.release === null)',
+  },
+  {
+    name: 'residue-confirmed', about: 'what the driver still shows after a release is taken for noise', file: 'confirm.js',
+    from: 'const share = Math.max(0, Math.min(rest, release.fromChargedBytes - release.toChargedBytes));', to: 'const share = 0;',
+  },
+  {
+    name: 'returning-shared-out', about: 'bytes of the dead are dropped whatever the card still shows', file: 'confirm.js',
+    from: 'const share = Math.min(rest, returning.charge.chargedBytes);', to: 'const share = 0;',
+  },
+  {
+    name: 'floor-forgotten', about: 'a process costs nothing before it says so', file: 'available.js',
+    from: 'return core.learnedFloors.get(floorKey(card, engine)) ?? card.floorBytes ?? 0;', to: 'return 0;',
+  },
+  {
+    name: 'floor-told-in-vain', about: 'what a process says that it costs is not charged', file: 'floors.js',
+    from: 'raiseFloor(core, card, seat, Math.max(bytes, engine === null ? 0 : knownFloorBytes(core, card, engine), card.floorBytes ?? 0));', to: '',
+  },
+  {
+    name: 'measured-not-charged', about: 'measured bytes above the lease are not charged', file: 'lease-events.js',
+    from: 'if (wantedBytes <= chargedBytes) {', to: 'if (wantedBytes > 0) {',
+  },
+  {
+    name: 'growing-part-lowered', about: 'a part that grows with use is lowered by its first measurement', file: 'lease-events.js',
+    from: 'known === undefined || part.upFront ? part.bytes : Math.max(known.bytes, part.bytes)', to: 'part.bytes',
+  },
+  {
+    name: 'peak-forgotten', about: 'the top of a load is not admitted', file: 'need.js',
+    from: 'chargeFor(Math.max(wholeBytes, waiter.peakBytes), waiter.exclusive)', to: 'chargeFor(wholeBytes, waiter.exclusive)',
+  },
+  {
+    name: 'resize-for-nothing', about: 'growth while tokens flow is granted without looking', file: 'resize.js',
+    from: 'freeBytes !== null && growBytes <= spareBytes', to: 'freeBytes !== null',
+  },
+  {
+    name: 'stranger-answers', about: 'a command is answered by whoever names its number', file: 'answers.js',
+    from: 'if (command?.generation !== event.generation) {', to: 'if (command === undefined) {',
+  },
+  {
+    name: 'stranger-releases', about: 'a lease is given back by whoever names it', file: 'lease-events.js',
+    from: 'if (process !== undefined && lease?.generation === event.generation)', to: 'if (lease !== undefined)',
+  },
+];

@@ -1,0 +1,7 @@
+/** Faults worth planting: each is one exact string of the compiled core, replaced at load (D34). */
+import { evictionMutants } from './eviction.js';
+import { ledgerMutants } from './ledger.js';
+import type { Mutant } from './mutant.js';
+import { queueMutants } from './queue.js';
+
+export const mutants: readonly Mutant[] = [...ledgerMutants, ...evictionMutants, ...queueMutants];

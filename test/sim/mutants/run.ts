@@ -1,0 +1,52 @@
+/** Plants one fault at a time and looks for the seed that catches it. */
+import { runSeed, type RunResult } from '../run.js';
+import { loadMutant } from './load.js';
+import { mutants } from './list.js';
+import type { Mutant } from './mutant.js';
+
+export interface MutantOptions {
+  readonly seeds: number;
+  readonly steps: number;
+  readonly from: number;
+  readonly json: boolean;
+  readonly only: string | null;
+}
+
+export interface Kill {
+  readonly name: string;
+  /** Null: it survived all seeds. */
+  readonly seed: number | null;
+  /** Rules that caught it. */
+  readonly by: string | null;
+}
+
+/** Runs seeds until one catches it. A crash that is no assertion of the core is not a kill: the mutant is badly made. */
+export async function hunt(mutant: Mutant, seeds: number, steps: number, from: number): Promise<Kill> {
+  const module = await loadMutant(mutant);
+  for (let seed = from; seed < from + seeds; seed++) {
+    const result = runSeed({ seed, steps, module });
+    const by = caughtBy(result);
+    if (by === 'crash') throw new Error(`mutant ${mutant.name} crashes instead of misbehaving: ${result.violations[0]?.text ?? ''}`);
+    if (by !== null) return { name: mutant.name, seed, by };
+  }
+  return { name: mutant.name, seed: null, by: null };
+}
+
+function caughtBy(result: RunResult): string | null {
+  return result.violations[0]?.rule ?? (result.stuck === null ? null : 'stuck');
+}
+
+export async function runMutants({ seeds, steps, from, json, only }: MutantOptions): Promise<number> {
+  const chosen = mutants.filter((mutant) => only === null || mutant.name === only);
+  if (chosen.length === 0) throw new RangeError(`there is no mutant ${only ?? ''}`);
+  const kills: Kill[] = [];
+  for (const mutant of chosen) {
+    const kill = await hunt(mutant, seeds, steps, from);
+    kills.push(kill);
+    if (!json) console.log(`${kill.seed === null ? 'SURVIVED' : 'killed'} ${mutant.name.padEnd(32)} ${kill.seed === null ? mutant.about : `by ${kill.by ?? ''} at seed ${kill.seed}`}`);
+  }
+  const survivors = kills.filter((kill) => kill.seed === null).map((kill) => kill.name);
+  const line = { killed: kills.length - survivors.length, total: kills.length, survivors };
+  console.log(json ? JSON.stringify({ ...line, kills }) : `${line.killed} of ${line.total} killed`);
+  return survivors.length === 0 ? 0 : 1;
+}

@@ -1,0 +1,82 @@
+/** Failures in a form from which they can be run again: seed, commit, what broke, and what happened last. */
+import { spawnSync } from 'node:child_process';
+import type { CoreEvent } from '../../broker/core/events.js';
+import type { Effect } from '../../broker/core/effects.js';
+import type { Step } from './world/context.js';
+import type { RunResult } from './run.js';
+
+export interface Summary {
+  seeds: number;
+  steps: number;
+  settlingSteps: number;
+  violations: number;
+  stuck: number;
+  grants: number;
+  evictions: number;
+  denied: number;
+  placed: number;
+  spawned: number;
+  terminated: number;
+  ooms: number;
+  crashes: number;
+  loads: number;
+  calls: number;
+  answered: number;
+  virtualSeconds: number;
+}
+
+export function emptySummary(): Summary {
+  return {
+    seeds: 0, steps: 0, settlingSteps: 0, violations: 0, stuck: 0, grants: 0, evictions: 0, denied: 0, placed: 0, spawned: 0, terminated: 0, ooms: 0, crashes: 0,
+    loads: 0, calls: 0, answered: 0, virtualSeconds: 0,
+  };
+}
+
+export function addResult(summary: Summary, result: RunResult): void {
+  const { counters } = result;
+  summary.seeds++;
+  summary.steps += result.steps;
+  summary.settlingSteps += result.settlingSteps;
+  summary.violations += result.violations.length > 0 ? 1 : 0;
+  summary.stuck += result.stuck === null ? 0 : 1;
+  for (const name of ['grants', 'evictions', 'denied', 'placed', 'spawned', 'terminated', 'ooms', 'crashes', 'loads', 'calls', 'answered'] as const) summary[name] += counters[name];
+  summary.virtualSeconds += result.virtualSeconds;
+}
+
+export function failureText(result: RunResult): string {
+  const lines = [`SEED=${result.seed} COMMIT=${commit()}`];
+  for (const violation of result.violations.slice(0, 3)) lines.push(`broken: ${violation.rule}: ${violation.text}`);
+  if (result.stuck !== null) lines.push(`stuck: ${result.stuck}`);
+  lines.push('the last steps:', ...result.lastSteps.slice(-25).map(stepText), `again: npm run -s sim -- --seeds 1 --from ${result.seed} --trace`);
+  return lines.join('\n');
+}
+
+export function stepText(step: Step): string {
+  const { event, effects } = step;
+  const lines = [`  ${(event.atUs / 1_000_000).toFixed(6)} ${eventText(event)}`];
+  for (const effect of effects) lines.push(`      -> ${effectText(effect)}`);
+  return lines.join('\n');
+}
+
+function eventText(event: CoreEvent): string {
+  const { atUs: _atUs, type, ...rest } = event;
+  return `${type} ${shortJson(rest)}`;
+}
+
+function effectText(effect: Effect): string {
+  if (effect.type === 'explain') {
+    const { verdict, text, request, generation, victims } = effect.record;
+    return `explain ${verdict} ${generation}#${request ?? '-'} "${text}"${victims.length > 0 ? ` ${shortJson(victims)}` : ''}`;
+  }
+  const { type, ...rest } = effect;
+  return `${type} ${shortJson(rest)}`;
+}
+
+function shortJson(value: unknown): string {
+  return JSON.stringify(value).replaceAll('"', '');
+}
+
+function commit(): string {
+  const { status, stdout } = spawnSync('git', ['rev-parse', '--short', 'HEAD'], { cwd: import.meta.dirname, encoding: 'utf8' });
+  return status === 0 ? stdout.trim() : 'unknown';
+}

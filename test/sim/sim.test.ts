@@ -1,0 +1,69 @@
+/** The simulator in short: seeds that failed once, some fresh ones, the same seed twice, and a few planted faults. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { loadCore, replaceOnce } from './mutants/load.js';
+import { mutants } from './mutants/list.js';
+import { hunt } from './mutants/run.js';
+import { failureText } from './report.js';
+import { runSeed } from './run.js';
+import { Prng } from './world/prng.js';
+import { Scheduler } from './world/scheduler.js';
+
+interface PastSeed {
+  readonly seed: number;
+  readonly steps: number;
+  readonly reason: string;
+}
+
+const module = await loadCore();
+const sources = join(import.meta.dirname, '..', '..', '..', 'test', 'sim');
+const pastSeeds = JSON.parse(readFileSync(join(sources, 'seeds.json'), 'utf8')) as readonly PastSeed[];
+
+t.test('seeds that once failed hold', async (t) => {
+  for (const { seed, steps, reason } of pastSeeds) {
+    const result = runSeed({ seed, steps, module });
+    t.ok(result.violations.length === 0 && result.stuck === null, `seed ${seed}: ${reason}`, { failure: failureText(result) });
+  }
+});
+
+t.test('fresh seeds hold: nothing is broken with faults, and all comes to rest without', async (t) => {
+  for (let seed = 70_001; seed <= 70_010; seed++) {
+    const result = runSeed({ seed, steps: 1_500, module });
+    t.ok(result.violations.length === 0 && result.stuck === null, `seed ${seed}`, { failure: failureText(result) });
+  }
+});
+
+t.test('the same seed gives the same log, and another seed another', async (t) => {
+  const [first, second, other] = [7, 7, 8].map((seed) => runSeed({ seed, steps: 800, module, hashes: true }));
+  t.equal(first?.hash, second?.hash);
+  t.not(first?.hash, other?.hash);
+});
+
+t.test('planted faults are caught', async (t) => {
+  for (const name of ['reservation-dropped', 'ack-trusted', 'headroom-1.0']) {
+    const mutant = mutants.find((candidate) => candidate.name === name);
+    t.ok(mutant !== undefined, `there is a mutant ${name}`);
+    if (mutant === undefined) continue;
+    const kill = await hunt(mutant, 30, 1_500, 1);
+    t.ok(kill.seed !== null, `${name} is caught by ${kill.by ?? 'nothing'} at seed ${kill.seed ?? '-'}`);
+  }
+});
+
+t.test('an anchor that is not there exactly once is an error', async (t) => {
+  t.throws(() => replaceOnce('a b a', { file: 'x.js', from: 'a', to: 'c' }), /2 times/);
+  t.throws(() => replaceOnce('a b a', { file: 'x.js', from: 'd', to: 'c' }), /0 times/);
+  t.equal(replaceOnce('a $& b', { file: 'x.js', from: 'b', to: '$&' }), 'a $& $&');
+  t.equal(new Set(mutants.map((mutant) => mutant.name)).size, mutants.length, 'names are unique');
+  t.ok(mutants.length >= 25, `${mutants.length} mutants`);
+});
+
+t.test('the clock runs in order, and equal moments in the order of asking', async (t) => {
+  const scheduler = new Scheduler();
+  const random = new Prng(1);
+  const seen: number[] = [];
+  for (let index = 0; index < 500; index++) scheduler.at(random.int(0, 50), () => seen.push(scheduler.nowUs * 1_000 + index));
+  while (scheduler.runNext());
+  t.equal(seen.length, 500);
+  t.ok(seen.every((value, index) => index === 0 || value > seen[index - 1]!), 'ordered by moment, then by asking');
+});

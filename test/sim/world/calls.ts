@@ -1,0 +1,139 @@
+/** Calls on a model: queued, begun when the door lets them, ended once; what the broker hears of them are absolute counts. */
+import type { LeasePart } from '../../../protocol/index.js';
+import type { Call, CallOutcome } from './context.js';
+import { higherClass, isOlderThanWaiter, sumBytes, tellCaller, type HostedModel } from './hosted.js';
+import type { Hosting } from './hosting.js';
+
+/** A caller that joins a request under way may make it more urgent; it is never asked twice. */
+export function noteNewCall(host: Hosting, model: HostedModel, call: Call): void {
+  const { asking } = model;
+  if (asking?.kind !== 'load') return;
+  const raised = higherClass(asking.class, call.class);
+  if (raised === asking.class && call.deadlineUs <= asking.deadlineUs) return;
+  asking.class = raised;
+  asking.deadlineUs = Math.max(asking.deadlineUs, call.deadlineUs);
+  host.sendLoadRequest(model);
+}
+
+export function pump(host: Hosting, model: HostedModel): void {
+  for (;;) {
+    const call = model.queue[0];
+    if (call === undefined || model.state !== 'resident' || model.running.size >= model.spec.parallel) break;
+    if (needsLargerContext(model, call)) {
+      switchContext(host, model, call);
+      break;
+    }
+    if (!mayBegin(model, call)) break;
+    model.queue.shift();
+    start(host, model, call);
+  }
+  host.moveIfDrained(model);
+  const needsRoom = model.state === 'absent' || model.state === 'parked';
+  if (needsRoom && model.queue.length > 0 && model.door === null && !isGranted(model)) host.askForRoom(model);
+}
+
+function needsLargerContext(model: HostedModel, call: Call): boolean {
+  const { contextBytes } = call;
+  return contextBytes !== null && !model.parts.some((part) => part.kind === 'context' && part.bytes >= contextBytes);
+}
+
+/** The larger context takes the place of the idle smaller ones: an ordinary request, asked when the last call has ended (D17). */
+function switchContext(host: Hosting, model: HostedModel, call: Call): void {
+  if (model.running.size > 0 || model.asking !== null || model.lease === null || model.door !== null) return;
+  const dropped = model.parts.filter((part) => part.kind === 'context').map((part) => ({ ...part, bytes: 0 }));
+  const name = `context:${model.contexts + 1}`;
+  askForParts(host, model, call, 'switch', [...dropped, { name, kind: 'context', bytes: call.contextBytes ?? 0, upFront: true }]);
+}
+
+/** A lease that has been granted and is not yet being loaded. A parked model keeps its lease and needs room again. */
+function isGranted(model: HostedModel): boolean {
+  return model.lease !== null && model.state === 'absent';
+}
+
+function mayBegin(model: HostedModel, call: Call): boolean {
+  const { door } = model;
+  if (door === null) return true;
+  if (!isOlderThanWaiter(model, call) || door.batchLeft === 0) return false;
+  door.batchLeft--;
+  return true;
+}
+
+function start(host: Hosting, model: HostedModel, call: Call): void {
+  model.running.add(call);
+  if (!growContext(host, model)) {
+    endCall(host, model, call, 'out_of_memory');
+    return;
+  }
+  call.onBegun?.();
+  const { random } = host.world;
+  if (model.asking === null && model.lease !== null && model.door === null) {
+    if (random.chance(model.spec.grows)) askToGrow(host, model, call);
+    else if (random.chance(model.spec.addsContexts)) askForContext(host, model, call);
+  }
+  host.later(call.durationMs, () => endCall(host, model, call, 'answered'));
+}
+
+/** Parts that the engine takes as it goes reach their true size with the first call. */
+function growContext(host: Hosting, model: HostedModel): boolean {
+  const grown = model.parts.map((part) => {
+    const full = model.spec.trueParts.find((truth) => truth.name === part.name);
+    return full === undefined || part.upFront || part.bytes >= full.bytes ? part : { ...part, bytes: full.bytes };
+  });
+  const moreBytes = sumBytes(grown) - sumBytes(model.parts);
+  if (moreBytes === 0) return true;
+  if (!host.allocate(model, moreBytes)) return false;
+  model.parts = grown;
+  if (model.lease !== null) host.reportResidency(model, model.lease, null, null);
+  return true;
+}
+
+function askToGrow(host: Hosting, model: HostedModel, call: Call): void {
+  const parts = model.parts.filter((part) => part.kind === 'context').map((part) => ({ ...part, bytes: Math.floor(part.bytes * 1.3) }));
+  if (parts.length === 0 || model.lease === null) return;
+  const request = host.nextRequest();
+  model.asking = { request, kind: 'resize', class: call.class, deadlineUs: call.deadlineUs, call };
+  host.asked.set(request, model);
+  host.say({ type: 'resize_requested', request, lease: model.lease, parts });
+}
+
+/** One more context beside the others. */
+function askForContext(host: Hosting, model: HostedModel, call: Call): void {
+  const context = model.spec.parts.find((part) => part.kind === 'context');
+  if (context !== undefined && model.lease !== null) askForParts(host, model, call, 'context', [{ ...context, name: `context:${model.contexts + 1}` }]);
+}
+
+function askForParts(host: Hosting, model: HostedModel, call: Call, kind: 'context' | 'switch', parts: readonly LeasePart[]): void {
+  const request = host.nextRequest();
+  const { spec } = model;
+  model.asking = { request, kind, class: call.class, deadlineUs: call.deadlineUs, call };
+  host.asked.set(request, model);
+  host.say({
+    type: 'budget_requested', request, model: spec.key, device: host.device, lease: model.lease, parts,
+    peakBytes: 0, class: call.class, deadlineMs: Math.max(1, Math.round((call.deadlineUs - host.world.scheduler.coreUs) / 1_000)), ageMs: 0,
+    parkable: spec.parkable, profilesFreeMemory: host.engine.profilesFreeMemory, source: 'estimated',
+    policy: { ttlMs: spec.ttlMs, pinned: spec.pinned, exclusive: false }, gang: null,
+  });
+}
+
+export function endCall(host: Hosting, model: HostedModel, call: Call, outcome: CallOutcome): void {
+  const queued = model.queue.indexOf(call);
+  if (queued >= 0) model.queue.splice(queued, 1);
+  else if (!model.running.delete(call)) return;
+  tellCaller(call, outcome);
+  const isForNobody = model.asking?.kind === 'load' ? model.queue.length === 0 : model.asking?.kind === 'switch' && model.asking.call === call;
+  if (isForNobody) cancelAsking(host, model);
+  host.pump(model);
+  host.reportUse(model);
+}
+
+/** What was to be added to a model that is now leaving is not wanted any more; its call asks again when the model is back. */
+export function takeBackExtension(host: Hosting, model: HostedModel): void {
+  if (model.asking?.kind === 'context' || model.asking?.kind === 'switch') cancelAsking(host, model);
+}
+
+/** The last caller has left: the request is taken back (D2). A grant that crosses is given back when it comes. */
+function cancelAsking(host: Hosting, model: HostedModel): void {
+  if (model.asking === null) return;
+  host.say({ type: 'request_cancelled', request: model.asking.request });
+  model.asking = null;
+}

@@ -1,0 +1,190 @@
+/** A process that hosts models: leases, residency, calls and doors, as the real runtime handles them. */
+import type { Effect } from '../../../broker/core/effects.js';
+import type { CommandAnswer } from '../../../broker/core/events.js';
+import type { LeasePart } from '../../../protocol/index.js';
+import { endCall, noteNewCall, pump, takeBackExtension } from './calls.js';
+import type { Call, CallOutcome, WorldContext } from './context.js';
+import { moveIfDrained, obeyCancel, obeyMove } from './doors.js';
+import type { Behaviour } from './faults.js';
+import { endAllCalls, hostedModel, type HostedModel } from './hosted.js';
+import type { EngineKnobs, ModelKnobs } from './knobs.js';
+import type { Hosting } from './hosting.js';
+import { askForRoom, loadFromGrant, obeyRecall, refuse, sendLoadRequest } from './loading.js';
+import { SimProcess } from './process.js';
+
+export abstract class ModelHost extends SimProcess implements Hosting {
+  readonly models = new Map<string, HostedModel>();
+  /** Requests to the broker that have no final answer yet. */
+  readonly asked = new Map<number, HostedModel>();
+  private requests = 0;
+  private reports = 0;
+  private residualTaken = false;
+
+  constructor(world: WorldContext, generation: string, device: string, behaviour: Behaviour, readonly engine: EngineKnobs) {
+    super(world, generation, device, behaviour);
+  }
+
+  /** Says that its end is near: no new calls are taken. */
+  abstract readonly isEnding: boolean;
+
+  nextRequest(): number {
+    return ++this.requests;
+  }
+
+  model(spec: ModelKnobs): HostedModel {
+    let model = this.models.get(spec.key);
+    if (model === undefined) this.models.set(spec.key, (model = hostedModel(spec)));
+    return model;
+  }
+
+  byLease(lease: string): HostedModel | null {
+    for (const model of this.models.values()) if (model.lease === lease) return model;
+    return null;
+  }
+
+  takeCall(call: Call): void {
+    const model = this.model(call.model);
+    call.arrivedAtUs = this.world.scheduler.coreUs;
+    model.queue.push(call);
+    noteNewCall(this, model, call);
+    this.pump(model);
+    this.reportUse(model);
+  }
+
+  /** Begins what may begin, asks for room where that is what is missing, moves what has drained. */
+  pump(model: HostedModel): void {
+    pump(this, model);
+  }
+
+  askForRoom(model: HostedModel): void {
+    askForRoom(this, model);
+  }
+
+  sendLoadRequest(model: HostedModel): void {
+    sendLoadRequest(this, model);
+  }
+
+  moveIfDrained(model: HostedModel): void {
+    moveIfDrained(this, model);
+  }
+
+  takeBackExtension(model: HostedModel): void {
+    takeBackExtension(this, model);
+  }
+
+  endCall(model: HostedModel, call: Call, outcome: CallOutcome): void {
+    endCall(this, model, call, outcome);
+  }
+
+  allocate(model: HostedModel, bytes: number): boolean {
+    if (bytes <= 0) return true;
+    if (!this.world.card(this.device).allocate(this.generation, bytes)) {
+      this.world.counters.ooms++;
+      this.world.onOom.tell?.({
+        device: this.device, generation: this.generation, model: model.spec.key, lease: model.lease, wantedBytes: bytes,
+        heldBytes: model.takenBytes, chargedBytes: model.chargedBytes,
+      });
+      return false;
+    }
+    model.takenBytes += bytes;
+    return true;
+  }
+
+  free(model: HostedModel, bytes: number): void {
+    const freed = Math.min(bytes, model.takenBytes);
+    model.takenBytes -= freed;
+    this.world.card(this.device).free(this.generation, freed, this.world.lag('free'));
+  }
+
+  /** The first load of a process takes library workspaces that stay until its end. */
+  takeResidual(): void {
+    if (this.residualTaken) return;
+    this.residualTaken = true;
+    const bytes = this.behaviour.residualBytes;
+    const floorBytes = this.engine.floorBytes;
+    if (bytes > 0 && this.world.card(this.device).allocate(this.generation, bytes) && this.world.random.chance(0.5)) {
+      this.say({ type: 'floor_measured', device: this.device, bytes: floorBytes + bytes });
+    }
+  }
+
+  reportResidency(model: HostedModel, lease: string, parts: readonly LeasePart[] | null, loadMs: number | null): void {
+    this.say({
+      type: 'residency_reported', request: this.nextRequest(), lease, model: model.spec.key, seq: ++this.reports,
+      state: model.state, residentBytes: model.takenBytes, hostBytes: model.hostBytes, parts, loadMs,
+    });
+  }
+
+  reportUse(model: HostedModel): void {
+    if (model.lease === null) return;
+    this.say({ type: 'use_reported', lease: model.lease, seq: ++this.reports, inFlight: model.running.size, queued: model.queue.length });
+  }
+
+  /** Answers a command, in the manner of this process. */
+  answer(command: number, answer: CommandAnswer): void {
+    const { behaviour } = this;
+    const final = answer.kind !== 'draining';
+    this.later(final ? behaviour.answersLateMs : 0, () => {
+      this.say({ type: 'command_answered', command, answer });
+      if (behaviour.answersTwice) this.say({ type: 'command_answered', command, answer });
+      if (behaviour.answersWrong) this.speakForOthers(command);
+    });
+  }
+
+  /** Answers what others were asked, and speaks of leases that are not its own. */
+  private speakForOthers(command: number): void {
+    const { random, knobs } = this.world;
+    for (const other of [command - 1, command + 1, command + random.int(2, 5)]) {
+      this.say({ type: 'command_answered', command: other, answer: { kind: 'done', target: 'none', freedBytes: 0, residentBytes: 0, hostBytes: 0 } });
+    }
+    const lease = `sim${knobs.seed}-l${random.int(1, 30)}`;
+    if (this.byLease(lease) !== null) return;
+    this.say({ type: 'use_reported', lease, seq: 1_000_000, inFlight: 0, queued: 0 });
+    this.say({ type: 'lease_released', lease, cause: 'unloaded', failure: null });
+  }
+
+  protected override obey(effect: Effect): void {
+    switch (effect.type) {
+      case 'grant':
+        loadFromGrant(this, effect);
+        return;
+      case 'deny':
+        refuse(this, effect.request, effect.code);
+        return;
+      case 'fail':
+        if (effect.request !== null) refuse(this, effect.request, effect.code);
+        return;
+      case 'move':
+        obeyMove(this, effect);
+        return;
+      case 'cancel_command':
+        obeyCancel(this, effect.command);
+        return;
+      case 'trim_host':
+        this.answer(effect.command, { kind: 'unsupported', message: 'keeps no copies' });
+        return;
+      case 'recall':
+        obeyRecall(this, effect.command, effect.lease);
+        return;
+      case 'list_models':
+        this.announce();
+        return;
+      default:
+    }
+  }
+
+  private announce(): void {
+    const models = [...this.models.values()].filter((model) => model.lease !== null).map((model) => ({
+      model: model.spec.key, lease: model.lease, device: this.device, state: model.state, residentBytes: model.takenBytes,
+      hostBytes: model.hostBytes, inFlight: model.running.size, parkable: model.spec.parkable,
+    }));
+    this.say({ type: 'models_announced', seq: ++this.reports, models });
+  }
+
+  /** The process ends: bytes go back to the driver, callers learn of it. */
+  protected leave(): void {
+    this.alive = false;
+    this.connection?.break();
+    this.world.card(this.device).exit(this.generation, this.world.lag('exit'));
+    for (const model of this.models.values()) endAllCalls(model, 'worker_lost');
+  }
+}

@@ -1,0 +1,76 @@
+/** What goes wrong by itself: crashes, stops, broken connections, strangers on the card, a busy loop, a suspended machine. */
+import type { Faults } from './faults.js';
+import type { ModelHost } from './host.js';
+import { Prng } from './prng.js';
+import { msToUs } from './scheduler.js';
+import type { World } from './world.js';
+
+type Rate = { [K in keyof Faults]: K extends `${string}Ms` ? K : never }[keyof Faults];
+
+export class Mischief {
+  private readonly random: Prng;
+
+  constructor(private readonly world: World) {
+    this.random = new Prng(world.knobs.seed, 'mischief');
+  }
+
+  start(): void {
+    this.repeat('foreignMs', () => this.changeForeign());
+    this.repeat('crashMs', () => this.crashOne());
+    this.repeat('stallMs', () => this.stopOne());
+    this.repeat('breakMs', () => this.breakOne());
+    this.repeat('loopStallMs', () => this.world.shell.stall(msToUs(this.random.int(50, this.world.faults.loopStallMsMax))));
+    this.repeat('clockJumpMs', () => this.world.scheduler.jump(msToUs(this.random.pick([2_000, 60_000, 8 * 3_600_000]))));
+  }
+
+  private repeat(rate: Rate, happen: () => void): void {
+    const meanMs = this.world.knobs.faults[rate];
+    if (meanMs === 0) return;
+    this.world.scheduler.after(msToUs(this.random.exponential(meanMs)), () => {
+      if (this.world.faults[rate] === 0) return;
+      happen();
+      this.repeat(rate, happen);
+    });
+  }
+
+  private changeForeign(): void {
+    const { random, world } = this;
+    const card = random.pick(world.cards);
+    const wantedBytes = random.chance(0.3) ? 0 : random.int(0, Math.floor(card.about.totalBytes * world.faults.foreignShareMax));
+    card.foreignBytes = Math.min(wantedBytes, card.foreignBytes + card.freeBytes());
+  }
+
+  private crashOne(): void {
+    const { random, world } = this;
+    const living = this.living();
+    if (living.length === 0) return;
+    world.counters.crashes++;
+    const victim = random.pick(living);
+    if ('end' in victim) (victim as ModelHost & { end(how: string): void }).end('exit code 139');
+  }
+
+  private stopOne(): void {
+    const living = this.living();
+    if (living.length === 0) return;
+    const victim = this.random.pick(living);
+    victim.stop();
+    if (this.random.chance(0.6)) this.world.scheduler.after(msToUs(this.random.int(200, 20_000)), () => victim.goOn());
+  }
+
+  private breakOne(): void {
+    const { random, world } = this;
+    const living = this.living();
+    if (living.length === 0) return;
+    const victim = random.pick(living);
+    const worker = world.workers.get(victim.generation);
+    if (worker !== undefined) {
+      worker.breakConnection();
+      return;
+    }
+    for (const holder of world.holders) if (holder.generation === victim.generation) holder.breakConnection(random.int(100, 20_000));
+  }
+
+  private living(): ModelHost[] {
+    return [...this.world.workers.values(), ...this.world.holders].filter((process) => process.alive);
+  }
+}

@@ -1,0 +1,104 @@
+/**
+ * Virtual time. Things happen in order of their moment, and of their asking
+ * when moments are equal; nothing else decides, so a run repeats exactly.
+ *
+ * Two clocks: `nowUs` is the world's and never jumps. `coreUs` is what the
+ * broker reads; a suspended machine makes it jump (`jump`) while the world
+ * stands still.
+ */
+export interface Timer {
+  readonly atUs: number;
+  readonly order: number;
+  run: (() => void) | null;
+}
+
+const uptimeAtStartUs = 1_000_000_000;
+
+export class Scheduler {
+  nowUs = 0;
+  private jumpedUs = uptimeAtStartUs;
+  private readonly heap: Timer[] = [];
+  private asked = 0;
+
+  get coreUs(): number {
+    return this.nowUs + this.jumpedUs;
+  }
+
+  jump(byUs: number): void {
+    this.jumpedUs += byUs;
+  }
+
+  after(delayUs: number, run: () => void): Timer {
+    return this.at(this.nowUs + Math.max(0, Math.round(delayUs)), run);
+  }
+
+  at(atUs: number, run: () => void): Timer {
+    const timer: Timer = { atUs: Math.max(atUs, this.nowUs), order: this.asked++, run };
+    this.heap.push(timer);
+    this.rise(this.heap.length - 1);
+    return timer;
+  }
+
+  cancel(timer: Timer | null): void {
+    if (timer !== null) timer.run = null;
+  }
+
+  /** Runs what is due next and returns true; false when nothing is left. */
+  runNext(): boolean {
+    for (;;) {
+      const timer = this.take();
+      if (timer === null) return false;
+      if (timer.run === null) continue;
+      this.nowUs = timer.atUs;
+      const run = timer.run;
+      timer.run = null;
+      run();
+      return true;
+    }
+  }
+
+  private take(): Timer | null {
+    const first = this.heap[0];
+    if (first === undefined) return null;
+    const last = this.heap.pop()!;
+    if (this.heap.length > 0) {
+      this.heap[0] = last;
+      this.sink();
+    }
+    return first;
+  }
+
+  private rise(index: number): void {
+    const { heap } = this;
+    const timer = heap[index]!;
+    while (index > 0) {
+      const parent = (index - 1) >> 1;
+      if (isBefore(heap[parent]!, timer)) break;
+      heap[index] = heap[parent]!;
+      index = parent;
+    }
+    heap[index] = timer;
+  }
+
+  private sink(): void {
+    const { heap } = this;
+    const timer = heap[0]!;
+    let index = 0;
+    for (;;) {
+      let child = 2 * index + 1;
+      if (child >= heap.length) break;
+      if (child + 1 < heap.length && isBefore(heap[child + 1]!, heap[child]!)) child++;
+      if (isBefore(timer, heap[child]!)) break;
+      heap[index] = heap[child]!;
+      index = child;
+    }
+    heap[index] = timer;
+  }
+}
+
+function isBefore(left: Timer, right: Timer): boolean {
+  return left.atUs < right.atUs || (left.atUs === right.atUs && left.order < right.order);
+}
+
+export const msToUs = (ms: number): number => Math.round(ms * 1_000);
+export const secondsToUs = (seconds: number): number => Math.round(seconds * 1_000_000);

@@ -1,0 +1,132 @@
+/** The whole simulated machine: cards, processes, callers, and the broker's loop, on one virtual clock. */
+import type { CoreEvent } from '../../../broker/core/events.js';
+import type { Effect } from '../../../broker/core/effects.js';
+import { noLag, SimCard, type FreeLag } from './card.js';
+import { Client } from './client.js';
+import type { CallTaker, OutOfMemory, Peer, WorldContext, WorldCounters } from './context.js';
+import type { Core, CoreModule, Happening } from './core-module.js';
+import { behaviourOf, noFaults, type Behaviour, type Faults } from './faults.js';
+import { Holder } from './holder.js';
+import type { Knobs } from './knobs.js';
+import { Prng } from './prng.js';
+import { Prober } from './probes.js';
+import { msToUs, Scheduler } from './scheduler.js';
+import { Shell, type SpawnEffect } from './shell.js';
+import { Supervisor } from './supervisor.js';
+import { Worker } from './worker.js';
+
+export type Observe = (event: CoreEvent, effects: readonly Effect[], core: Core) => void;
+
+export class World implements WorldContext {
+  readonly scheduler = new Scheduler();
+  readonly random: Prng;
+  readonly cards: readonly SimCard[];
+  readonly counters: WorldCounters = { calls: 0, answered: 0, failed: 0, crashes: 0, ooms: 0, loads: 0 };
+  readonly onOom: { tell: ((oom: OutOfMemory) => void) | null } = { tell: null };
+  readonly prober: Prober;
+  readonly supervisor: Supervisor;
+  readonly shell: Shell;
+  readonly workers = new Map<string, Worker>();
+  readonly holders = new Set<Holder>();
+  readonly clients: Client[] = [];
+  faults: Faults;
+  /** How the next spawned process behaves; scripted by scenarios, drawn from the faults otherwise. */
+  behaviourOfNext: (engine: string) => Behaviour;
+  /** Scripted by scenarios; drawn from the faults otherwise. */
+  lag: (after: 'free' | 'exit') => FreeLag;
+  private sessions = 0;
+  private readonly byDevice = new Map<string, SimCard>();
+
+  constructor(readonly knobs: Knobs, module: CoreModule, observe: Observe) {
+    this.random = new Prng(knobs.seed, 'world');
+    this.faults = knobs.faults;
+    this.cards = knobs.cards.map((about) => new SimCard(about, this.scheduler));
+    for (const card of this.cards) this.byDevice.set(card.about.device, card);
+    this.behaviourOfNext = () => behaviourOf(this.faults, this.random);
+    this.lag = (after) => this.randomLag(after === 'free' ? this.faults.freeLagMsMax : this.faults.exitLagMsMax);
+    this.prober = new Prober(this);
+    this.supervisor = new Supervisor(this);
+    this.shell = new Shell(this, { module, prober: this.prober, supervisor: this.supervisor, spawn: (effect) => this.spawn(effect), observe });
+  }
+
+  start(): void {
+    this.shell.start();
+  }
+
+  card(device: string): SimCard {
+    const card = this.byDevice.get(device);
+    if (card === undefined) throw new Error(`the world has no card ${device}`);
+    return card;
+  }
+
+  tell(happening: Happening): void {
+    this.shell.take(happening);
+  }
+
+  worker(generation: string): CallTaker | null {
+    const worker = this.workers.get(generation);
+    return worker?.alive === true ? worker : null;
+  }
+
+  addPeer(peer: Peer): void {
+    this.shell.addPeer(peer);
+  }
+
+  dropPeer(generation: string): void {
+    this.shell.dropPeer(generation);
+  }
+
+  addClient(): Client {
+    const client = new Client(this, this.nextSession());
+    client.attach();
+    this.clients.push(client);
+    return client;
+  }
+
+  addHolder(device: string, behaviour: Behaviour): Holder {
+    const holder = new Holder(this, this.nextSession(), device, behaviour);
+    holder.attach();
+    this.holders.add(holder);
+    return holder;
+  }
+
+  /** Runs the world until `isOver` or until the clock has passed `untilUs`. */
+  runUntil(untilUs: number, isOver: () => boolean = () => false): void {
+    while (this.scheduler.nowUs < untilUs && !isOver()) if (!this.scheduler.runNext()) return;
+  }
+
+  /** From now on nothing new goes wrong; those who are stopped or lie must be got rid of by the broker, holders mend themselves. */
+  stopFaults(): void {
+    this.faults = noFaults;
+    for (const card of this.cards) card.foreignBytes = 0;
+    for (const holder of this.holders) {
+      if (holder.isStopped) holder.goOn();
+      const { ackLies, freesShort, ignoresCommands, leaksOnFailure, beginsLateMs } = holder.behaviour;
+      if (ackLies || freesShort || ignoresCommands || leaksOnFailure || beginsLateMs > 0) holder.end('exit code 0');
+    }
+  }
+
+  private randomLag(msMax: number): FreeLag {
+    const { random } = this;
+    if (msMax === 0 || random.chance(0.3)) return noLag;
+    const toMs = random.int(1, msMax);
+    return { fromUs: msToUs(random.int(0, toMs)), toUs: msToUs(toMs), steps: random.pick([1, 4]) };
+  }
+
+  private nextSession(): string {
+    return `sim${this.knobs.seed}-s${++this.sessions}`;
+  }
+
+  private spawn(effect: SpawnEffect): void {
+    const { generation } = effect;
+    const engine = this.knobs.engines.find((candidate) => candidate.name === effect.engine);
+    const device = effect.devices[0];
+    if (engine === undefined || device === undefined || this.random.chance(this.faults.spawnFails)) {
+      this.scheduler.after(20_000, () => this.tell({ type: 'spawn_failed', generation, code: 'spawn_failed', reason: 'cannot be started' }));
+      return;
+    }
+    const worker = new Worker(this, generation, device, this.behaviourOfNext(engine.name), engine, this.supervisor);
+    this.workers.set(generation, worker);
+    worker.start(this.random.chance(this.faults.spawnHangs));
+  }
+}
