@@ -59,6 +59,10 @@ export const queueMutants: readonly Mutant[] = [
     from: 'if (silentUs < heartbeatIntervalMs * heartbeatMissesMax * 1_000) {', to: 'if (silentUs < 0) {',
   },
   {
+    name: 'hung-load-kept', about: 'a load that never ends is waited for for ever', file: 'lease-store.js',
+    from: "core.timers.set('load', lease.id, inMs(core, core.options.limits.loadTimeoutMs));", to: '',
+  },
+  {
     name: 'spawn-waited-for-ever', about: 'a worker that never becomes ready is never given up', file: 'process.js',
     from: "terminate(core, process, 'spawn_timeout', 'it did not become ready in time');", to: '',
   },
