@@ -56,12 +56,15 @@ export function parseFdinfo(text: string, pciSlot: string): Client | null {
 
 const names = (path: string): Promise<readonly string[] | null> => attempt(() => readdir(path));
 
-/** Processes come and go while we look, and many are not ours to look at: then there is nothing to read. */
+/** Without these nobody can be looked at, and who is left out would pass for foreign. */
+const shortages = new Set(['EMFILE', 'ENFILE', 'ENOMEM']);
+
+/** Processes come and go while we look, and many are not ours to look at: then there is nothing to read. Throws when the system has no means to look. */
 async function attempt<T>(read: () => Promise<T>): Promise<T | null> {
   try {
     return await read();
   } catch (error) {
-    if (error instanceof Error && 'code' in error) return null;
+    if (error instanceof Error && 'code' in error && !shortages.has(String(error.code))) return null;
     throw error;
   }
 }

@@ -1,6 +1,6 @@
 /** Runs a small tool to its end: never longer than a limit, never more output than a limit, never blocking. */
 import { spawn, type ChildProcess } from 'node:child_process';
-import { sendSignal } from '../supervisor/process-table.js';
+import { isShortage, sendSignal } from '../supervisor/process-table.js';
 import { startDeadline } from './deadline.js';
 
 export type RunOutcome =
@@ -22,13 +22,24 @@ export interface RunLimits {
 }
 
 export function runBounded(command: string, args: readonly string[], env: Readonly<Record<string, string>>, limits: RunLimits): BoundedRun {
-  // A group of its own, so that a tool that is a script goes with what it started.
-  const child = spawn(command, args, { env, stdio: ['ignore', 'pipe', 'pipe'], detached: true, windowsHide: true });
+  const child = start(command, args, env);
+  if (typeof child === 'string') return { outcome: Promise.resolve({ kind: 'not_started', reason: child }), alive: () => false };
   let gone = child.pid === undefined;
   child.once('exit', () => {
     gone = true;
   });
   return { outcome: collect(child, limits), alive: () => !gone };
+}
+
+/** The child, or why the system has no means for one. */
+function start(command: string, args: readonly string[], env: Readonly<Record<string, string>>): ChildProcess | string {
+  try {
+    // A group of its own, so that a tool that is a script goes with what it started.
+    return spawn(command, args, { env, stdio: ['ignore', 'pipe', 'pipe'], detached: true, windowsHide: true });
+  } catch (error) {
+    if (!isShortage(error)) throw error;
+    return String(error);
+  }
 }
 
 function collect(child: ChildProcess, { timeoutMs, outputBytesMax }: RunLimits): Promise<RunOutcome> {

@@ -59,7 +59,7 @@ export class LadderCard {
         this.#tryAgain(step);
         continue;
       }
-      const reading = await step.rung.read(this.#description.device);
+      const reading = await this.#ask(step);
       if (reading.kind === 'read') {
         for (const { step: above, reading: { reason } } of missed) this.#rest(above, reason);
         return this.#accept(reading);
@@ -68,6 +68,17 @@ export class LadderCard {
     }
     for (const step of this.#steps) this.#wake(step);
     return this.#combine(missed);
+  }
+
+  /** A rung that falls over (out of descriptors, out of memory) has not answered; the ones below it may. */
+  async #ask(step: Step): Promise<Reading> {
+    const takenAtUs = this.#setup.nowUs();
+    const { device } = this.#description;
+    try {
+      return await step.rung.read(device);
+    } catch (error) {
+      return { kind: 'missing', device, takenAtUs, reading: 'failed', reason: String(error) };
+    }
   }
 
   #accept(reading: GoodReading): GoodReading {
@@ -91,7 +102,7 @@ export class LadderCard {
   #tryAgain(step: Step): void {
     if (step.trying || this.#setup.nowUs() < step.restsUntilUs) return;
     step.trying = true;
-    void step.rung.read(this.#description.device).then((reading) => {
+    void this.#ask(step).then((reading) => {
       step.trying = false;
       if (reading.kind === 'missing') this.#rest(step, reading.reason);
       else this.#wake(step);

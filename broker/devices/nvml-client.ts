@@ -1,5 +1,6 @@
 /** The broker's side of the NVML helper: keeps one alive, and lets it rest longer after each failure. */
 import { monotonicUs } from '../../protocol/node/clock.js';
+import { isShortage } from '../supervisor/process-table.js';
 import { within } from './deadline.js';
 import { silentLog, type DeviceLog } from './device-log.js';
 import { HelperProcess, type HelperCommand, type HelperOutcome, type Question } from './nvml-helper-process.js';
@@ -78,9 +79,19 @@ export class NvmlClient {
     if (this.#past.size >= stuckHelpersMax) {
       return { kind: 'missing', reading: 'failed', reason: `${this.#past.size} NVML helpers are stuck in the driver and survive SIGKILL` };
     }
-    const process = new HelperProcess(this.#options.helper, this.#options.startTimeoutMs, (reason) => void this.#retire(process, reason, false));
-    this.#state = { phase: 'running', process };
-    return process;
+    return this.#start();
+  }
+
+  #start(): HelperProcess | Extract<HelperOutcome, { kind: 'missing' }> {
+    try {
+      const process: HelperProcess = new HelperProcess(this.#options.helper, this.#options.startTimeoutMs, (reason) => void this.#retire(process, reason, false));
+      this.#state = { phase: 'running', process };
+      return process;
+    } catch (error) {
+      // Out of memory a spawn throws; most other refusals the helper tells of itself.
+      if (!isShortage(error)) throw error;
+      return { kind: 'missing', reading: 'failed', reason: `the NVML helper could not be started: ${String(error)}` };
+    }
   }
 
   async #retire(process: HelperProcess, reason: string, unavailable: boolean): Promise<void> {

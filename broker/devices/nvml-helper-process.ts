@@ -102,7 +102,7 @@ export class HelperProcess {
     });
     // Nothing of the helper keeps our process alive; the deadlines of open questions do.
     this.#child.unref();
-    for (const stream of [stdin, stdout, stderr]) if (stream !== null && 'unref' in stream) (stream as { unref(): void }).unref();
+    for (const stream of [stdin, stdout, stderr]) (stream as { unref?: () => void } | null | undefined)?.unref?.();
   }
 
   #take(chunk: string): void {

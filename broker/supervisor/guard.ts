@@ -1,6 +1,7 @@
 /** The guard of one worker: a small shell outside our process group that outlives us by the moment it needs to end the worker's tree. */
-import { spawn, type ChildProcess } from 'node:child_process';
+import { spawn, type ChildProcess, type SpawnOptions } from 'node:child_process';
 import { guardScript } from './guard-script.js';
+import { isShortage } from './process-table.js';
 import type { ProcessIdentity } from './types.js';
 
 /** A guard that somebody kills is replaced this many times. */
@@ -40,17 +41,11 @@ export class Guard {
    */
   start(): boolean {
     if (this.#script === null) return true;
-    const child = spawn(this.#options.shell ?? '/bin/sh', ['-c', this.#script], {
-      stdio: ['pipe', 'ignore', 'ignore'],
-      // A session of its own: what is sent to our group, or a closing terminal, does not reach it.
-      detached: true,
-      // Nothing of ours but the way to its tools; above all no token, by which it would find itself.
-      env: { PATH: process.env['PATH'] ?? '/usr/bin:/bin' },
-    });
-    // The reason is of no use here: pid says that it did not start, and an end is seen by `exit`.
-    child.on('error', () => undefined);
-    child.stdin.on('error', () => undefined);
-    if (child.pid === undefined) return false;
+    const child = this.#spawn(this.#script);
+    // The reason is of no use here: pid says that it did not start, and an end is seen by `exit`. Out of descriptors it has no pipes either.
+    child?.on('error', () => undefined);
+    child?.stdin?.on('error', () => undefined);
+    if (child?.pid === undefined || child.stdin === null) return false;
     this.#child = child;
     child.once('exit', () => this.#ended(child));
     child.stdin.write(`${this.#options.token}\n`);
@@ -59,6 +54,22 @@ export class Guard {
     child.unref();
     (child.stdin as { unref?: () => void }).unref?.();
     return true;
+  }
+
+  #spawn(script: string): ChildProcess | null {
+    const options: SpawnOptions = {
+      stdio: ['pipe', 'ignore', 'ignore'],
+      // A session of its own: what is sent to our group, or a closing terminal, does not reach it.
+      detached: true,
+      // Nothing of ours but the way to its tools; above all no token, by which it would find itself.
+      env: { PATH: process.env['PATH'] ?? '/usr/bin:/bin' },
+    };
+    try {
+      return spawn(this.#options.shell ?? '/bin/sh', ['-c', script], options);
+    } catch (error) {
+      if (!isShortage(error)) throw error;
+      return null;
+    }
   }
 
   /** The worker lives: its group, and the start time by which that number is known to be its own. */

@@ -1,7 +1,7 @@
 /** Processes by /proc. A full listing costs one small read a process, and one more when it is new. */
 import { closeSync, openSync, readFileSync, readSync, readdirSync } from 'node:fs';
 import type { ProcessIdentity } from './types.js';
-import { sendSignal, type ProcessRow, type ProcessTable, type SignalOutcome } from './process-table.js';
+import { isShortage, sendSignal, type ProcessRow, type ProcessTable, type SignalOutcome } from './process-table.js';
 
 export const tokenName = 'LEASEHOLD_TOKEN';
 
@@ -51,7 +51,12 @@ export class LinuxProcessTable implements ProcessTable {
     this.#root = root;
   }
 
-  list(): readonly ProcessRow[] {
+  /** All or nothing: with one process unread, somebody would take it for gone. */
+  list(): readonly ProcessRow[] | null {
+    return unlessShort(() => this.#listNow(), () => null);
+  }
+
+  #listNow(): readonly ProcessRow[] {
     const tokens: Tokens = new Map();
     const rows: ProcessRow[] = [];
     for (const name of readdirSync(this.#root)) {
@@ -69,12 +74,16 @@ export class LinuxProcessTable implements ProcessTable {
   }
 
   find(pid: number): ProcessIdentity | null {
-    const stat = this.#stat(pid);
-    return stat === null || stat.ended ? null : { pid, startTime: stat.startTime };
+    const found = (): ProcessIdentity | null => {
+      const stat = this.#stat(pid);
+      return stat === null || stat.ended ? null : { pid, startTime: stat.startTime };
+    };
+    // Signal 0 costs no descriptor: that something has the pid is then all that is known.
+    return unlessShort(found, () => (sendSignal(pid, 0) === 'gone' ? null : { pid, startTime: null }));
   }
 
   startTime(pid: number): string | null {
-    return this.#stat(pid)?.startTime ?? null;
+    return unlessShort(() => this.#stat(pid)?.startTime ?? null, () => null);
   }
 
   signal(pid: number, signal: NodeJS.Signals): SignalOutcome {
@@ -110,5 +119,15 @@ function unlessGone<T>(read: () => T): T | null {
     const code = error instanceof Error && 'code' in error ? error.code : null;
     if (code === 'ENOENT' || code === 'ESRCH' || code === 'EACCES' || code === 'EPERM') return null;
     throw error;
+  }
+}
+
+/** What `read` finds, or `otherwise` when the system had no means to look. */
+function unlessShort<T>(read: () => T, otherwise: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (!isShortage(error)) throw error;
+    return otherwise();
   }
 }

@@ -19,9 +19,9 @@ export type SignalOutcome = 'sent' | 'gone' | 'refused';
 export interface ProcessTable {
   /** False where the platform does not list processes with their parents: then trees cannot be followed. */
   readonly lists: boolean;
-  /** Every process that can be seen, at this moment; empty where `lists` is false. */
-  list(): readonly ProcessRow[];
-  /** The living process of that pid; null when there is none (a zombie is none). Start time null: the platform does not tell. */
+  /** Every process that can be seen, at this moment; empty where `lists` is false. Null when the system has no means left to look (`isShortage`): then nothing is known. */
+  list(): readonly ProcessRow[] | null;
+  /** The living process of that pid; null when there is none (a zombie is none). Start time null: the platform does not tell, or cannot now. */
   find(pid: number): ProcessIdentity | null;
   /** The start time of a process, dead or alive, that has not been reaped; null when it is not known. */
   startTime(pid: number): string | null;
@@ -37,7 +37,18 @@ export function isAlive(table: ProcessTable, identity: ProcessIdentity): boolean
 
 /** Signals that very process and no other that has its pid by now. Between the look and the signal lie microseconds. */
 export function signalIdentity(table: ProcessTable, identity: ProcessIdentity, signal: NodeJS.Signals): SignalOutcome {
-  return isAlive(table, identity) ? table.signal(identity.pid, signal) : 'gone';
+  const found = table.find(identity.pid);
+  if (found === null) return 'gone';
+  // Whose pid it is by now cannot be seen at the moment: a stranger is never signalled.
+  if (found.startTime === null && identity.startTime !== null) return 'refused';
+  return identity.startTime === null || found.startTime === identity.startTime ? table.signal(identity.pid, signal) : 'gone';
+}
+
+const shortages = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN', 'EACCES', 'EPERM', 'EIO']);
+
+/** The system could not look: out of descriptors or memory, or /proc is closed to us. It says nothing of any process. */
+export function isShortage(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && shortages.has(String(error.code));
 }
 
 /** kill(2), with its two expected refusals as values. A negative pid is a group. */

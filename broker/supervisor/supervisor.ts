@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { LeaseholdError, defaultLimits, type Limits } from '../../protocol/index.js';
 import { processTable } from './platform.js';
-import type { ProcessRow, ProcessTable } from './process-table.js';
+import type { ProcessTable } from './process-table.js';
 import { Sweeper } from './sweeper.js';
 import type { ProcessIdentity, SpawnRequest, Supervisor, SupervisorHandlers } from './types.js';
 import { Watcher } from './watcher.js';
@@ -41,6 +41,7 @@ class ProcessSupervisor implements Supervisor {
   readonly #open = new Set<Promise<void>>();
   readonly #used = new Set<string>();
   #trees: { readonly takenAtMs: number; readonly pids: Map<string, readonly number[]> } | null = null;
+  #sees = true;
   #closing: Promise<void> | null = null;
 
   constructor(handlers: SupervisorHandlers, options: SupervisorOptions) {
@@ -116,10 +117,20 @@ class ProcessSupervisor implements Supervisor {
   #treesNow(): ReadonlyMap<string, readonly number[]> {
     const nowMs = performance.now();
     if (this.#trees === null || nowMs - this.#trees.takenAtMs > treeMaxAgeMs) {
-      const rows: readonly ProcessRow[] = this.#table.list();
-      const pids = [...this.#processes].map(([generation, worker]) => [generation, worker.members(rows).map(({ pid }) => pid)] as const);
+      const rows = this.#table.list();
+      const pidsOf = (worker: WorkerProcess): readonly number[] => (rows === null ? worker.lastSeen() : worker.members(rows).map(({ pid }) => pid));
+      const pids = [...this.#processes].map(([generation, worker]) => [generation, pidsOf(worker)] as const);
+      this.#noteSight(rows !== null);
       this.#trees = { takenAtMs: nowMs, pids: new Map(pids) };
     }
     return this.#trees.pids;
+  }
+
+  /** Once when the system no longer lets us look, and once when it does again. */
+  #noteSight(sees: boolean): void {
+    if (sees === this.#sees) return;
+    this.#sees = sees;
+    const note = sees ? 'processes can be listed again' : 'processes cannot be listed (out of descriptors or memory): their trees are taken as last seen, and no end is confirmed';
+    this.#options.onNote?.('supervisor', note);
   }
 }

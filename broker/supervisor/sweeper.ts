@@ -2,8 +2,8 @@
 import type { ProcessRow, ProcessTable } from './process-table.js';
 
 export interface Sweepable {
-  /** One round over a listing taken just now. Returns the pause before the next, in ms, or null: no more rounds. */
-  sweep(rows: readonly ProcessRow[]): number | null;
+  /** One round over a listing taken just now; null: none could be taken, so nobody's end is confirmed. Returns the pause before the next, in ms, or null: no more rounds. */
+  sweep(rows: readonly ProcessRow[] | null): number | null;
 }
 
 export class Sweeper {

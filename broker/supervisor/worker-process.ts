@@ -138,12 +138,17 @@ export class WorkerProcess implements Sweepable {
     return found;
   }
 
+  /** Pids of its tree as it was last seen, for when it cannot be looked at. */
+  lastSeen(): readonly number[] {
+    return this.identity === null ? [] : [...new Set([this.identity.pid, ...this.#seen.keys()])];
+  }
+
   /** A round on the way out; see Sweepable. */
-  sweep(rows: readonly ProcessRow[]): number | null {
+  sweep(rows: readonly ProcessRow[] | null): number | null {
     const phase = this.#phase;
     if (phase.name === 'gone') return null;
-    const members = this.members(rows);
-    if (this.#exit !== null && !members.some(({ pid }) => pid !== this.#identity?.pid)) {
+    const members = rows === null ? [] : this.members(rows);
+    if (rows !== null && this.#exit !== null && !members.some(({ pid }) => pid !== this.#identity?.pid)) {
       this.#enter({ name: 'gone' });
       void this.#finish(this.#exit);
       return null;
@@ -151,6 +156,7 @@ export class WorkerProcess implements Sweepable {
     if (phase.name === 'asked') return pauseLastMs / 5;
     if (phase.name === 'running') return null;
     this.#killMembers(members);
+    if (rows === null) this.#killGroup();
     const leftMs = phase.sinceMs + this.#setup.limits.killConfirmMs - performance.now();
     if (leftMs <= 0) {
       this.#giveUp(members);
@@ -217,10 +223,16 @@ export class WorkerProcess implements Sweepable {
     this.#pauseMs = pauseFirstMs;
     if (this.#identity !== null && this.#exit === null) {
       // Who belongs to it is seen best while it lives: afterwards its children have another parent.
-      this.members(this.#setup.table.list());
-      this.#setup.table.signalGroup(this.#identity.pid, 'SIGKILL');
+      const rows = this.#setup.table.list();
+      if (rows !== null) this.members(rows);
     }
+    this.#killGroup();
     this.#setup.sweeper.plan(this, 0);
+  }
+
+  /** Once the leader is reaped its number may be somebody else's. */
+  #killGroup(): void {
+    if (this.#identity !== null && this.#exit === null) this.#setup.table.signalGroup(this.#identity.pid, 'SIGKILL');
   }
 
   #killMembers(members: readonly ProcessRow[]): void {
@@ -230,7 +242,7 @@ export class WorkerProcess implements Sweepable {
       const outcome = signalIdentity(this.#setup.table, { pid, startTime }, 'SIGKILL');
       if (!isLeader && outcome !== 'gone') this.#reaped.set(pid, { pid, startTime });
     }
-    if (!this.#setup.table.lists && this.#identity !== null && this.#exit === null) this.#setup.table.signalGroup(this.#identity.pid, 'SIGKILL');
+    if (!this.#setup.table.lists) this.#killGroup();
   }
 
   #giveUp(members: readonly ProcessRow[]): void {

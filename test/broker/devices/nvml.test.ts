@@ -23,7 +23,7 @@ const fakeHelper = fileURLToPath(new URL('../../../../test/fixtures/processes/fa
 const table = new LinuxProcessTable();
 
 /** Living helper processes of this test. */
-const helpers = (): readonly number[] => table.list().filter(({ parentPid, ended }) => parentPid === process.pid && !ended).map(({ pid }) => pid);
+const helpers = (): readonly number[] => (table.list() ?? []).filter(({ parentPid, ended }) => parentPid === process.pid && !ended).map(({ pid }) => pid);
 
 function readOf(reading: Reading): Extract<Reading, { kind: 'read' }> {
   if (reading.kind !== 'read') throw new Error(`missing: ${reading.reason}`);

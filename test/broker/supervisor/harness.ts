@@ -80,7 +80,7 @@ export const lives = (pid: number): boolean => table.find(pid) !== null;
 
 /** Living processes whose token begins with `mark`. */
 export function carriers(mark: string): readonly number[] {
-  return table.list().filter(({ token, ended }) => token !== null && token.startsWith(mark) && !ended).map(({ pid }) => pid);
+  return (table.list() ?? []).filter(({ token, ended }) => token !== null && token.startsWith(mark) && !ended).map(({ pid }) => pid);
 }
 
 export interface Holdings {
@@ -98,7 +98,7 @@ export function holdings(): Holdings {
   delete resources['Timeout'];
   return {
     descriptors: readdirSync('/proc/self/fd').length,
-    children: table.list().filter(({ parentPid }) => parentPid === process.pid).length,
+    children: (table.list() ?? []).filter(({ parentPid }) => parentPid === process.pid).length,
     resources,
   };
 }

@@ -232,7 +232,7 @@ t.test('a guard that is killed is replaced, and the worker lives on', async (t) 
   const { supervisor, told, run, ended } = bench();
   const [pid = 0] = await run('guard-w1', 'idle');
   const table = new LinuxProcessTable();
-  const guards = (): readonly number[] => table.list().filter(({ parentPid, pid: each, ended: over }) => parentPid === process.pid && each !== pid && !over).map(({ pid: each }) => each);
+  const guards = (): readonly number[] => (table.list() ?? []).filter(({ parentPid, pid: each, ended: over }) => parentPid === process.pid && each !== pid && !over).map(({ pid: each }) => each);
   const [first = 0] = guards();
   process.kill(first, 'SIGKILL');
   await until('another guard', () => told.notes.length > 0 && guards().some((each) => each !== first));
@@ -317,7 +317,7 @@ t.test('without a process list (macOS, Windows) the ladder works on the process 
 
 t.test('fifty workers are started and stopped at once, and nothing of them is left', async (t) => {
   // What the test before this one has closed may still be listed.
-  const before = await until('earlier children to be gone', () => (holdings().children === atStart.children ? holdings() : null));
+  const before = await until('earlier children to be gone', () => (holdings().children === atStart.children && holdings().resources['ProcessWrap'] === atStart.resources['ProcessWrap'] ? holdings() : null));
   const { supervisor, told, spawn } = bench();
   const names = Array.from({ length: 50 }, (_, index) => `many-w${index + 1}`);
   for (const name of names) spawn(name, '/bin/sh', ['-c', 'echo ready; exec sleep 300']);
