@@ -70,6 +70,7 @@ export const errorTable = {
   limit_relation: { number: 602, http: 400, retryable: false, message: "limits break the relation {relation}.", help: "Change one of the limits named." },
   platform_unsupported: { number: 603, http: 501, retryable: false, message: "{what} is not available on {platform}.", help: "The README lists what each platform has." },
   closed: { number: 604, http: 410, retryable: false, message: "{what} has been closed.", help: "Create a new one." },
+  state_unwritable: { number: 605, http: 507, retryable: false, message: "{path} cannot be written: {reason}.", help: "Make room there, or name another state folder (stateFolder, LEASEHOLD_STATE)." },
   invariant_broken: { number: 900, http: 500, retryable: false, message: "Ledger invariant broken: {invariant}.", help: "Please report this with the explain log; the broker ends rather than grant on a wrong ledger." },
   internal: { number: 901, http: 500, retryable: false, message: "Unexpected: {reason}.", help: "Please report this with the log." },
 } as const;

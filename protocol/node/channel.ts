@@ -160,12 +160,15 @@ class StreamChannel<P extends Plane> implements Channel<P> {
 
   destroy(error?: LeaseholdError): void {
     if (this.#ended !== null) return;
+    // A peer that was never welcomed keeps no descriptor of ours, however it takes the news.
+    const lingers = !this.#session.listens || this.#session.greeted;
     const told = error !== undefined && this.#tellFault(error);
     // Telling may have been one write too many for a peer that does not read.
     if (!this.open) return;
     this.#finish(error ?? new LeaseholdError('closed', { what: `the connection to ${this.name}` }));
-    if (told) this.#stream.end();
-    else this.#stream.destroy();
+    if (!told) this.#stream.destroy();
+    else if (lingers) this.#stream.end();
+    else this.#stream.endNow();
     // Not from within the call: whoever calls may be in the middle of something.
     queueMicrotask(() => this.#tellClosed());
   }
@@ -237,7 +240,8 @@ class StreamChannel<P extends Plane> implements Channel<P> {
 
   #failedByPeer(message: MessageOn<P>): void {
     this.#finish(LeaseholdError.fromWire(message as Extract<MessageOn<P>, { readonly type: 'error' }>));
-    this.#stream.end();
+    if (this.#session.listens && !this.#session.greeted) this.#stream.endNow();
+    else this.#stream.end();
     queueMicrotask(() => this.#tellClosed());
   }
 

@@ -84,6 +84,11 @@ class MemoryStream implements ByteStream {
     this.#flushTimer.unref();
   }
 
+  /** It holds no descriptor that the peer could make us keep. */
+  endNow(): void {
+    this.end();
+  }
+
   destroy(): void {
     if (this.#closeReason !== null) return;
     this.#peer.#inbox = [];

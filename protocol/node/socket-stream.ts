@@ -23,6 +23,7 @@ class SocketStream implements ByteStream {
   #paused = false;
   #corked = false;
   readonly #uncork = (): void => {
+    if (!this.#corked) return;
     this.#corked = false;
     this.#socket.uncork();
   };
@@ -80,6 +81,11 @@ class SocketStream implements ByteStream {
     const timer = setTimeout(() => this.#socket.destroy(), this.#flushTimeoutMs);
     timer.unref();
     this.#socket.once('close', () => clearTimeout(timer));
+  }
+
+  endNow(): void {
+    this.#uncork();
+    this.destroy();
   }
 
   destroy(): void {

@@ -15,6 +15,8 @@ export interface ByteStream {
   resume(): void;
   /** Flush what was written, then close. */
   end(): void;
+  /** As `end`, without waiting for the peer: what the system does not take at once is lost, and no descriptor is held a moment longer. */
+  endNow(): void;
   /** Close at once; unsent bytes are lost. */
   destroy(): void;
   /** One reader. Chunks that came before it was set are kept for it. */

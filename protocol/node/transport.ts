@@ -109,7 +109,7 @@ function withPrivateUmask(action: () => void): void {
 async function listenError(error: unknown, path: string): Promise<LeaseholdError> {
   if (error instanceof LeaseholdError) return error;
   if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') return LeaseholdError.from(error, 'listen_failed', { path });
-  const state = (await socketIsAlive(path)) ? 'answers' : 'does not answer: it is stale';
+  const state = isNoSocket(path) ? 'is no socket; remove it' : (await socketIsAlive(path)) ? 'answers' : 'does not answer: it is stale';
   return new LeaseholdError('socket_in_use', { path, state }, { cause: error });
 }
 
@@ -202,6 +202,10 @@ function takeOver(socket: Socket): void {
   Object.assign((socket as Socket & { readonly _readableState: object })._readableState, { decoder: null, encoding: null });
 }
 
+function isNoSocket(path: string): boolean {
+  return process.platform !== 'win32' && lstatSync(path, { throwIfNoEntry: false })?.isSocket() === false;
+}
+
 /** True when somebody accepts connections there: such a socket is never to be removed. */
 export async function socketIsAlive(path: string): Promise<boolean> {
   if (process.platform !== 'win32' && lstatSync(path, { throwIfNoEntry: false })?.isSocket() !== true) return false;
@@ -221,7 +225,7 @@ export async function removeStaleSocket(path: string): Promise<void> {
   if (process.platform === 'win32') return;
   const found = lstatSync(path, { throwIfNoEntry: false });
   if (found === undefined) return;
-  if (!found.isSocket()) throw new LeaseholdError('socket_in_use', { path, state: 'is no socket' });
+  if (!found.isSocket()) throw new LeaseholdError('socket_in_use', { path, state: 'is no socket; remove it' });
   if (await socketIsAlive(path)) throw new LeaseholdError('socket_in_use', { path, state: 'answers' });
   rmSync(path, { force: true });
 }
