@@ -9,6 +9,7 @@ import { SimulatedCard, type CardDescription } from '../devices/index.js';
 import { createSupervisor, startTimeOf, type Supervisor } from '../supervisor/index.js';
 import { AdmissionDesk } from './admission-desk.js';
 import { CardDesk } from './card-desk.js';
+import { checkBrokerOptions, checkCards } from './check-options.js';
 import { effectiveLimits } from './effective-limits.js';
 import { monotonicUs } from '../../protocol/node/clock.js';
 import type { EngineCommand } from './engines.js';
@@ -65,12 +66,14 @@ export interface Broker {
 
 /** Starts the one broker of this machine's cards. Rejects with `broker_running` when another owns the folder or a card. */
 export async function createBroker(options: BrokerOptions): Promise<Broker> {
+  checkBrokerOptions(options);
   const limits = effectiveLimits(options.limits ?? {});
   const state = openStateFolder(options.stateFolder ?? defaultStatePath());
   const locks: FileLock[] = [lockFile(state.lockPath, { socket: state.socketPath })];
   let owned: readonly OwnedCard[] = [];
   try {
     owned = await options.discover(state.id);
+    checkCards(owned.map(({ card }) => card.device));
     for (const { card } of owned) if (card.kind === 'gpu') locks.push(lockCard(card.device, state));
     return await new RunningBroker(options, limits, state, owned, locks).start();
   } catch (error) {
@@ -132,7 +135,7 @@ class RunningBroker implements Broker {
     this.#loop = this.#createLoop();
     this.#cardDesk = new CardDesk(new Map(owned.flatMap(({ card, reader }) => (reader instanceof SimulatedCard ? [[card.device, reader] as const] : []))));
     this.#workers = this.#createWorkers();
-    this.#supervisor = createSupervisor(this.#workers.handlers, { limits, tokenPrefix: this.bootId });
+    this.#supervisor = createSupervisor(this.#workers.handlers, { limits, tokenPrefix: this.bootId, onNote: (generation, note) => { this.#log.warn({ generation }, note); } });
     this.#workers.use(this.#supervisor);
     this.#sampler = new Sampler(limits.sampleIntervalMs, this.#ownerLookup(), (event) => { this.#loop.feed(event); });
     this.#desk = new AdmissionDesk(limits, this.#createReception());
@@ -258,6 +261,7 @@ class RunningBroker implements Broker {
       log: this.#log,
       feed: (event) => { this.#loop.feed(event); },
       startTimeOf,
+      isInLedger: (generation) => this.#core.processes.has(generation),
     });
   }
 

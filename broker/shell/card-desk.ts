@@ -46,6 +46,11 @@ export class CardDesk {
     }
   }
 
+  /** True while a session's process may have something on a card that only its end gives back. */
+  holds(generation: string): boolean {
+    return this.#takers.has(generation);
+  }
+
   answer(session: Session, frame: Frame): ControlMessage {
     const card = this.#cards.get(frame.device);
     if (card === undefined) {

@@ -3,9 +3,10 @@
  * by FFI, so no stale lock is ever taken over by guessing. The file says who
  * holds it, for the one who is refused.
  */
-import { closeSync, fstatSync, ftruncateSync, openSync, readFileSync, statSync, writeSync } from 'node:fs';
+import { closeSync, constants, fstatSync, ftruncateSync, lstatSync, writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { LeaseholdError } from '../../protocol/index.js';
+import { openPrivate, readPrivate, writing } from './private-file.js';
 
 export interface FileLock {
   readonly path: string;
@@ -15,10 +16,13 @@ export interface FileLock {
 const LOCK_EX = 2;
 const LOCK_NB = 4;
 
-/** Takes the lock or throws `broker_running`, naming the holder. `about` is written into it. */
+/** More than is ever written; a longer file is somebody else's text. */
+const textBytesMax = 16 * 1024;
+
+/** Takes the lock or throws: `broker_running`, naming the holder; `config_unreadable` for anything but a file of ours; `state_unwritable`. `about` is written into it. */
 export function lockFile(path: string, about: Readonly<Record<string, string>> = {}): FileLock {
   for (;;) {
-    const file = openSync(path, 'a+', 0o600);
+    const file = openPrivate(path, constants.O_RDWR | constants.O_CREAT);
     if (!tryLock(file)) {
       const holder = readHolder(path);
       closeSync(file);
@@ -29,16 +33,27 @@ export function lockFile(path: string, about: Readonly<Record<string, string>> =
       closeSync(file);
       continue;
     }
-    ftruncateSync(file);
-    writeSync(file, JSON.stringify({ pid: process.pid, started: new Date().toISOString(), ...about }) + '\n');
+    sign(file, path, about);
     return { path, release: () => { closeSync(file); } };
+  }
+}
+
+function sign(file: number, path: string, about: Readonly<Record<string, string>>): void {
+  try {
+    writing(path, () => {
+      ftruncateSync(file);
+      writeSync(file, JSON.stringify({ pid: process.pid, started: new Date().toISOString(), ...about }) + '\n', 0);
+    });
+  } catch (error) {
+    closeSync(file);
+    throw error;
   }
 }
 
 /** Who wrote the lock last; for messages alone. */
 export function readHolder(path: string): { readonly pid: string; readonly started: string } {
   try {
-    const parsed: unknown = JSON.parse(readFileSync(path, 'utf8'));
+    const parsed: unknown = JSON.parse(readPrivate(path, textBytesMax) ?? '');
     const { pid, started } = parsed as { pid?: unknown; started?: unknown };
     return { pid: String(pid), started: String(started) };
   } catch {
@@ -68,7 +83,7 @@ function loadFlock(): Flock | null {
 
 function isSameFile(file: number, path: string): boolean {
   try {
-    const [held, named] = [fstatSync(file), statSync(path)];
+    const [held, named] = [fstatSync(file), lstatSync(path)];
     return held.ino === named.ino && held.dev === named.dev;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false;

@@ -1,6 +1,7 @@
 /** Answers to those who only look: the ledger, and why. */
 import type { ControlMessage } from '../../protocol/index.js';
 import { explainRecords, ledgerView, type Core } from '../core/index.js';
+import { ledgerJson } from './fitting-ledger.js';
 import { monotonicUs } from '../../protocol/node/clock.js';
 
 type Question = Extract<ControlMessage, { type: 'ledger' | 'explain' }>;
@@ -22,7 +23,7 @@ export class Queries {
 
   answer(message: Question): ControlMessage {
     if (message.type === 'ledger') {
-      return { type: 'ledger_state', id: message.id, json: JSON.stringify({ ...ledgerView(this.#core, monotonicUs()), ...this.#facts() }) };
+      return { type: 'ledger_state', id: message.id, json: ledgerJson(ledgerView(this.#core, monotonicUs()), this.#facts(), this.#answerBytesMax) };
     }
     return { type: 'explanation', id: message.id, records: this.#fitting(explainRecords(this.#core, { id: message.explain, model: message.model, count: message.count }).map((record) => JSON.stringify(record))) };
   }

@@ -27,6 +27,8 @@ export interface ReceptionOptions {
   readonly feed: (event: UntimedEvent) => void;
   /** Start time of a pid, so that it is not mistaken for a later one; null where the system does not tell. */
   readonly startTimeOf: (pid: number) => string | null;
+  /** The core still keeps something for this session. */
+  readonly isInLedger: (generation: string) => boolean;
 }
 
 export class Reception implements Desk {
@@ -147,5 +149,7 @@ export class Reception implements Desk {
       this.#options.cards.closed(session.generation);
       this.#options.feed({ type: 'process_exited', generation: session.generation, how: 'closed' });
     }
+    // Nothing of it is left to come back when its process ends: a process that comes and goes all day costs nothing.
+    if (!this.#options.isInLedger(session.generation) && !this.#options.cards.holds(session.generation)) this.#options.workers.unwatch(session.generation);
   }
 }

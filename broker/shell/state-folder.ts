@@ -3,11 +3,12 @@
  * its lock. It lives in the runtime directory, short enough for socket paths.
  */
 import { createHash, randomBytes } from 'node:crypto';
-import { chmodSync, closeSync, fchmodSync, fsyncSync, linkSync, lstatSync, mkdirSync, openSync, readFileSync, readdirSync, rmSync, unlinkSync, writeSync } from 'node:fs';
+import { chmodSync, closeSync, constants, fsyncSync, linkSync, lstatSync, mkdirSync, readdirSync, rmSync, writeSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { LeaseholdError } from '../../protocol/index.js';
 import { checkSocketPath, createSecret } from '../../protocol/node/index.js';
+import { isMissing, openPrivate, readPrivate, unreadable, writing } from './private-file.js';
 
 export interface StateFolder {
   readonly path: string;
@@ -35,51 +36,88 @@ export function cardLocksPath(): string {
 const longestSocketName = `${'0'.repeat(12)}-w${'0'.repeat(9)}.sock`;
 
 /**
- * Opens (and on first use makes) the folder and its secret. Throws `config_unreadable` for a folder that is not ours,
- * `socket_path_too_long` for one in which not every socket could have its name: before anything is made (B181).
+ * Opens (and on first use makes) the folder and its secret. Throws `config_unreadable` for a folder or a secret that is not
+ * ours or not what it should be, `state_unwritable` where none can be made, `socket_path_too_long` for one in which not every socket could have its name: before anything is made (B181).
  */
 export function openStateFolder(path: string): StateFolder {
   checkSocketPath(join(path, longestSocketName));
   makePrivateFolder(path);
-  return {
-    path,
-    socketPath: process.platform === 'win32' ? `\\\\.\\pipe\\leasehold-${folderId(path)}` : join(path, 'broker.sock'),
-    lockPath: join(path, 'broker.lock'),
-    secret: openSecret(join(path, 'secret')),
-    id: folderId(path),
-  };
+  return folderOf(path, openSecret(join(path, 'secret')));
 }
 
-/** Reads the secret of a running broker's folder; never makes one. */
+/** A running broker's folder as it is; null when there is none, or none with a secret. Makes nothing. */
 export function readStateFolder(path: string): StateFolder | null {
+  checkSocketPath(join(path, longestSocketName));
   try {
     checkPrivate(path);
-    readFileSync(join(path, 'secret'));
   } catch (error) {
     if (isMissing(error)) return null;
     throw error;
   }
-  return openStateFolder(path);
+  const secret = readSecret(join(path, 'secret'));
+  return secret === null ? null : folderOf(path, secret);
+}
+
+function folderOf(path: string, secret: string): StateFolder {
+  return {
+    path,
+    socketPath: process.platform === 'win32' ? `\\\\.\\pipe\\leasehold-${folderId(path)}` : join(path, 'broker.sock'),
+    lockPath: join(path, 'broker.lock'),
+    secret,
+    id: folderId(path),
+  };
 }
 
 export function makePrivateFolder(path: string): void {
-  try {
-    mkdirSync(path, { recursive: true, mode: 0o700 });
-  } catch (error) {
-    throw LeaseholdError.from(error, 'config_unreadable', { path });
-  }
+  // What is there already is judged by checkPrivate, which says what it is.
+  if (!isThere(path)) writing(path, () => { makeFolders(resolve(path)); });
   checkPrivate(path);
 }
 
-/** Ours, a real folder, and closed to everybody else; a folder of ours that is too open is closed. */
-function checkPrivate(path: string): void {
-  const stat = lstatSync(path);
-  if (!stat.isDirectory()) throw new LeaseholdError('config_unreadable', { path, reason: 'it is not a folder' });
-  if (process.getuid === undefined) return;
-  if (stat.uid !== process.getuid()) {
-    throw new LeaseholdError('config_unreadable', { path, reason: `it belongs to uid ${String(stat.uid)}` });
+/** Not `recursive`: where nothing can be made although the parent is there (as in /proc), Node then tries for ever. */
+function makeFolders(path: string): void {
+  if (!isThere(dirname(path))) makeFolders(dirname(path));
+  try {
+    mkdirSync(path, { mode: 0o700 });
+  } catch (error) {
+    // Somebody else was faster, which is as good.
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
   }
-  if ((stat.mode & 0o077) !== 0) chmodSync(path, 0o700);
+}
+
+function isThere(path: string): boolean {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
+  } catch (error) {
+    throw LeaseholdError.from(error, 'config_unreadable', { path });
+  }
+}
+
+/** Ours, a real folder, and closed to everybody else; a folder of ours that is too open is closed. ENOENT as the system threw it. */
+function checkPrivate(path: string): void {
+  try {
+    const stat = lstatSync(path);
+    if (stat.isSymbolicLink()) throw unreadable(path, 'it is a symbolic link; give the folder itself');
+    if (!stat.isDirectory()) throw unreadable(path, 'it is not a folder; give another path or remove it');
+    if (process.getuid === undefined) return;
+    if (stat.uid !== process.getuid()) throw unreadable(path, `it belongs to uid ${String(stat.uid)}; give a folder of your own`);
+    if ((stat.mode & 0o077) !== 0) chmodSync(path, 0o700);
+  } catch (error) {
+    if (isMissing(error)) throw error;
+    throw LeaseholdError.from(error, 'config_unreadable', { path });
+  }
+}
+
+/** 64 digits and the end of a line, whichever. */
+const secretBytesMax = 66;
+
+/** Null when there is none. */
+function readSecret(path: string): string | null {
+  const text = readPrivate(path, secretBytesMax);
+  if (text === null) return null;
+  const secret = text.trim();
+  if (/^[0-9a-f]{64}$/.test(secret)) return secret;
+  throw unreadable(path, 'it does not hold 64 hex digits; remove it while no broker runs, and a new one is made');
 }
 
 /**
@@ -88,34 +126,33 @@ function checkPrivate(path: string): void {
  */
 function openSecret(path: string): string {
   for (let attempt = 0; attempt < 3; attempt++) {
-    try {
-      const secret = readFileSync(path, 'utf8').trim();
-      if (/^[0-9a-f]{64}$/.test(secret)) return secret;
-      throw new LeaseholdError('config_unreadable', { path, reason: 'it does not hold 64 hex digits' });
-    } catch (error) {
-      if (!isMissing(error)) throw error;
-    }
-    writeSecret(path);
+    const secret = readSecret(path);
+    if (secret !== null) return secret;
+    writing(path, () => writeSecret(path));
   }
-  throw new LeaseholdError('config_unreadable', { path, reason: 'it vanishes as soon as it is written' });
+  throw unreadable(path, 'it vanishes as soon as it is written');
 }
 
 function writeSecret(path: string): void {
   const fresh = `${path}.${randomBytes(8).toString('hex')}`;
-  const file = openSync(fresh, 'wx', 0o600);
+  const file = openPrivate(fresh, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL);
   try {
-    fchmodSync(file, 0o600);
-    writeSync(file, `${createSecret()}\n`);
-    fsyncSync(file);
-  } finally {
-    closeSync(file);
-  }
-  try {
+    fillSecret(file);
     linkSync(fresh, path);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
   } finally {
-    unlinkSync(fresh);
+    rmSync(fresh, { force: true });
+  }
+}
+
+function fillSecret(file: number): void {
+  try {
+    const text = `${createSecret()}\n`;
+    if (writeSync(file, text) !== text.length) throw new Error('the disk took only a part of it');
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
   }
 }
 
@@ -124,14 +161,31 @@ export function dataSocketPath(folder: string, generation: string): string {
   return join(folder, `${generation}.sock`);
 }
 
-/** Removes what workers that were killed have left; for who holds the lock. A worker has the path no longer than it lives. */
+/**
+ * Removes what workers that were killed have left; for who holds the lock. A worker has the path no longer than it lives.
+ * What somebody laid there instead (a folder), or what cannot be removed now, stays: it is in nobody's way, for no two
+ * workers ever have the same path, and the next start sweeps again.
+ */
 export function removeDataSocket(path: string): void {
-  if (process.platform !== 'win32') rmSync(path, { force: true });
+  if (process.platform === 'win32') return;
+  try {
+    if (lstatSync(path, { throwIfNoEntry: false })?.isDirectory() === false) rmSync(path, { force: true });
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error)) throw error;
+  }
 }
 
-/** Removes the sockets of workers of earlier brokers, none of which outlives its own (ADR 0013). */
+/** Removes the sockets of workers of earlier brokers, none of which outlives its own (ADR 0013). Throws `config_unreadable`. */
 export function removeStaleDataSockets(folder: string): void {
-  for (const name of readdirSync(folder)) if (/^[0-9a-f]{12}-w\d+\.sock$/.test(name)) removeDataSocket(join(folder, name));
+  for (const name of names(folder)) if (/^[0-9a-f]{12}-w\d+\.sock$/.test(name)) removeDataSocket(join(folder, name));
+}
+
+function names(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder);
+  } catch (error) {
+    throw LeaseholdError.from(error, 'config_unreadable', { path: folder });
+  }
 }
 
 function perUserFolder(): string {
@@ -144,8 +198,4 @@ function perUserFolder(): string {
 
 function folderId(path: string): string {
   return createHash('sha256').update(resolve(path)).digest('hex').slice(0, 8);
-}
-
-function isMissing(error: unknown): boolean {
-  return (error as NodeJS.ErrnoException).code === 'ENOENT';
 }

@@ -122,6 +122,13 @@ export class Workers {
     this.#supervisor?.watch(generation, identity);
   }
 
+  /** Idempotent; for workers of ours it does nothing. */
+  unwatch(generation: string): void {
+    if (this.#workers.has(generation)) return;
+    this.#identities.delete(generation);
+    this.#supervisor?.unwatch(generation);
+  }
+
   /** The error behind a reason that the core was given for a start that failed; null: there was none with a code. */
   typedEnd(reason: string): LeaseholdError | null {
     return this.#typedEnds.get(reason) ?? null;

@@ -111,6 +111,8 @@ export interface ServedModel {
 
 /** The ledger with what the shell knows besides. */
 export interface LedgerState extends LedgerView {
+  /** Entries that one answer could not carry: a list that was cut holds its weightiest (most charged first). */
+  readonly omitted?: { readonly leases: number; readonly waiting: number; readonly processes: number };
   readonly broker: { readonly pid: number; readonly socket: string };
   readonly workers: readonly { readonly generation: string; readonly engine: string; readonly pid: number | null; readonly threads: number }[];
   /** Attached processes that may hold leases. */
