@@ -4,7 +4,7 @@ import { loadCore } from './mutants/load.js';
 import { runMutants } from './mutants/run.js';
 import { addResult, emptySummary, failureText, stepText } from './report.js';
 import { runSeed } from './run.js';
-import type { Step } from './world/context.js';
+import type { Step } from '../../src/scenarios/world/context.js';
 
 const usage = `usage: sim [--seeds N] [--steps N] [--from SEED] [--json] [--trace]
        sim --mutants [--only NAME] [--seeds N] [--steps N] [--from SEED] [--json]`;

@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import type { CoreEvent } from '../../broker/core/events.js';
 import type { Effect } from '../../broker/core/effects.js';
-import type { Step } from './world/context.js';
+import type { Step } from '../../src/scenarios/world/context.js';
 import type { RunResult } from './run.js';
 
 export interface Summary {

@@ -6,13 +6,13 @@ import { Auditor } from './auditor/auditor.js';
 import type { Violation } from './auditor/check.js';
 import { checkView } from './auditor/rules-view.js';
 import { unrest } from './auditor/unrest.js';
-import type { Step, WorldCounters } from './world/context.js';
-import type { Core, CoreModule } from './world/core-module.js';
-import { Demand } from './world/demand.js';
-import { knobsOf, type Knobs } from './world/knobs.js';
-import { Mischief } from './world/mischief.js';
-import { secondsToUs } from './world/scheduler.js';
-import { World } from './world/world.js';
+import type { Step, WorldCounters } from '../../src/scenarios/world/context.js';
+import type { Core, CoreModule } from '../../src/scenarios/world/core-module.js';
+import { Demand } from '../../src/scenarios/world/demand.js';
+import { knobsOf, type Knobs } from '../../src/scenarios/world/knobs.js';
+import { Mischief } from '../../src/scenarios/world/mischief.js';
+import { secondsToUs } from '../../src/scenarios/world/scheduler.js';
+import { World } from '../../src/scenarios/world/world.js';
 
 export interface RunOptions {
   readonly seed: number;

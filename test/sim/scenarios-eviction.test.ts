@@ -2,9 +2,9 @@
 import t from 'tap';
 import { loadCore } from './mutants/load.js';
 import { card24, manyModelsEngine, model, oneModelEngine, Stage, type StageOptions } from './stage.js';
-import { noLag } from './world/card.js';
-import { gib } from './world/knobs.js';
-import { secondsToUs } from './world/scheduler.js';
+import { noLag } from '../../src/scenarios/world/card.js';
+import { gib } from '../../src/scenarios/world/knobs.js';
+import { secondsToUs } from '../../src/scenarios/world/scheduler.js';
 
 const module = await loadCore();
 const device = card24.device;

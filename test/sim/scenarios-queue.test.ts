@@ -3,8 +3,8 @@ import t from 'tap';
 import { loadCore } from './mutants/load.js';
 import { card24, model, Stage, type Asked, type StageOptions } from './stage.js';
 import { runSeed } from './run.js';
-import { gib } from './world/knobs.js';
-import { Prng } from './world/prng.js';
+import { gib } from '../../src/scenarios/world/knobs.js';
+import { Prng } from '../../src/scenarios/world/prng.js';
 
 const module = await loadCore();
 const device = card24.device;

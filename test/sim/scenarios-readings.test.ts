@@ -2,9 +2,9 @@
 import t from 'tap';
 import { loadCore } from './mutants/load.js';
 import { card24, manyModelsEngine, model, oneModelEngine, Stage, type Asked, type StageOptions } from './stage.js';
-import { gib, mib } from './world/knobs.js';
-import type { ProbeEnd } from './world/probes.js';
-import { secondsToUs } from './world/scheduler.js';
+import { gib, mib } from '../../src/scenarios/world/knobs.js';
+import type { ProbeEnd } from '../../src/scenarios/world/probes.js';
+import { secondsToUs } from '../../src/scenarios/world/scheduler.js';
 
 const module = await loadCore();
 const device = card24.device;

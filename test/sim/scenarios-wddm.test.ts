@@ -3,9 +3,9 @@ import t from 'tap';
 import { evictionTarget } from '../../broker/core/index.js';
 import { loadCore } from './mutants/load.js';
 import { card24, manyModelsEngine, model, Stage } from './stage.js';
-import { SimCard } from './world/card.js';
-import { Scheduler } from './world/scheduler.js';
-import { mb, measuredFacts, WddmView } from './world/wddm.js';
+import { SimCard } from '../../src/scenarios/world/card.js';
+import { Scheduler } from '../../src/scenarios/world/scheduler.js';
+import { mb, measuredFacts, WddmView } from '../../src/scenarios/world/wddm.js';
 
 const module = await loadCore();
 

@@ -7,8 +7,8 @@ import { mutants } from './mutants/list.js';
 import { hunt } from './mutants/run.js';
 import { failureText } from './report.js';
 import { runSeed } from './run.js';
-import { Prng } from './world/prng.js';
-import { Scheduler } from './world/scheduler.js';
+import { Prng } from '../../src/scenarios/world/prng.js';
+import { Scheduler } from '../../src/scenarios/world/scheduler.js';
 
 interface PastSeed {
   readonly seed: number;

@@ -7,15 +7,15 @@ import { classPolicies, defaultLimits, type Limits, type RequestClass } from '..
 import { Auditor } from './auditor/auditor.js';
 import { checkView } from './auditor/rules-view.js';
 import type { EffectOf } from './auditor/check.js';
-import type { Client, Wish } from './world/client.js';
-import type { CallOutcome, Step } from './world/context.js';
-import type { CoreModule } from './world/core-module.js';
-import type { CardDescription } from './world/card.js';
-import { honest, noFaults, type Behaviour, type Faults } from './world/faults.js';
-import type { Holder } from './world/holder.js';
-import { gib, type EngineKnobs, type Knobs, type ModelKnobs } from './world/knobs.js';
-import { msToUs } from './world/scheduler.js';
-import { World } from './world/world.js';
+import type { Client, Wish } from '../../src/scenarios/world/client.js';
+import type { CallOutcome, Step } from '../../src/scenarios/world/context.js';
+import type { CoreModule } from '../../src/scenarios/world/core-module.js';
+import type { CardDescription } from '../../src/scenarios/world/card.js';
+import { honest, noFaults, type Behaviour, type Faults } from '../../src/scenarios/world/faults.js';
+import type { Holder } from '../../src/scenarios/world/holder.js';
+import { gib, type EngineKnobs, type Knobs, type ModelKnobs } from '../../src/scenarios/world/knobs.js';
+import { msToUs } from '../../src/scenarios/world/scheduler.js';
+import { World } from '../../src/scenarios/world/world.js';
 
 export const card24: CardDescription = { device: 'SIM-card-0', totalBytes: 24 * gib, reserveBytes: 0, confirms: 'process', floorBytes: 0 };
 export const oneModelEngine: EngineKnobs = { name: 'llama', modelsPerWorker: 1, partial: false, profilesFreeMemory: false, floorBytes: 0, spawnMs: 100 };

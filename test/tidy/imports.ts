@@ -11,7 +11,7 @@ export interface Import {
 }
 
 /** Layers from the most particular path to the most general. The first prefix that matches names the layer. */
-const layers = ['protocol/node', 'protocol', 'broker/core', 'broker', 'workers/models', 'workers', 'src/orchestrator', 'src/bench', 'src', 'test'] as const;
+const layers = ['protocol/node', 'protocol', 'broker/core', 'broker', 'workers/models', 'workers', 'src/orchestrator', 'src/bench', 'src/scenarios', 'src', 'test'] as const;
 type Layer = (typeof layers)[number];
 
 /** What each layer may import of ours, besides itself. */
@@ -26,7 +26,9 @@ const allowed: Record<Layer, readonly Layer[]> = {
   'src/orchestrator': ['protocol', 'protocol/node', 'broker/core', 'broker', 'workers/models', 'src'],
   // A benchmark measures parts by themselves.
   'src/bench': ['protocol', 'protocol/node', 'broker/core', 'broker', 'src/orchestrator', 'src'],
-  'src': ['protocol', 'protocol/node', 'src/orchestrator'],
+  // A stress scenario runs the same core in a simulated machine, or the real thing.
+  'src/scenarios': ['protocol', 'protocol/node', 'broker/core', 'src/orchestrator', 'src'],
+  'src': ['protocol', 'protocol/node', 'src/orchestrator', 'src/scenarios'],
   'test': layers,
 };
 

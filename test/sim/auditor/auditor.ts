@@ -7,7 +7,7 @@
 import type { CoreEvent } from '../../../broker/core/events.js';
 import type { Effect } from '../../../broker/core/effects.js';
 import type { ExplainRecord } from '../../../broker/core/explain.js';
-import type { OutOfMemory } from '../world/context.js';
+import type { OutOfMemory } from '../../../src/scenarios/world/context.js';
 import { Book, type BookOptions } from './book.js';
 import type { Check, Truth, Violation } from './check.js';
 import { followEffect } from './follow-effects.js';

@@ -2,8 +2,8 @@
 import type { CoreEvent } from '../../../broker/core/events.js';
 import type { Effect } from '../../../broker/core/effects.js';
 import type { ExplainRecord } from '../../../broker/core/explain.js';
-import type { SimCard } from '../world/card.js';
-import type { TruthAtSample } from '../world/probes.js';
+import type { SimCard } from '../../../src/scenarios/world/card.js';
+import type { TruthAtSample } from '../../../src/scenarios/world/probes.js';
 import type { Book } from './book.js';
 
 /** The world as it is, whatever anybody reports. */

@@ -1,5 +1,5 @@
 /** An OOM inside a lease is the broker's fault, unless somebody took bytes that it could not know of. */
-import type { OutOfMemory } from '../world/context.js';
+import type { OutOfMemory } from '../../../src/scenarios/world/context.js';
 import type { Check } from './check.js';
 
 export function checkOom(check: Pick<Check, 'book' | 'truth' | 'broken'>, oom: OutOfMemory): void {

@@ -3,7 +3,7 @@ import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, wr
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import type { CoreModule } from '../world/core-module.js';
+import type { CoreModule } from '../../../src/scenarios/world/core-module.js';
 
 /** dist, seen from dist/test/sim/mutants. */
 const dist = join(import.meta.dirname, '..', '..', '..');

@@ -41,8 +41,7 @@ export class Demand {
 
   private decide(): void {
     const { random, world } = this;
-    const index = random.int(0, world.clients.length - 1);
-    const client = world.clients[index]!;
+    const client = random.pick(world.clients);
     const model = this.pickModel();
     const what = random.unit();
     if (what < 0.03) {
@@ -51,7 +50,7 @@ export class Demand {
       this.pinForAWhile(client, model);
     } else if (what < 0.06) {
       client.disconnect();
-      world.clients.splice(index, 1);
+      world.clients.splice(world.clients.indexOf(client), 1);
       world.addClient();
     } else {
       this.wish(client, model);
@@ -92,7 +91,7 @@ export class Demand {
 
   private pickModel(): ModelKnobs {
     const { models, zipf } = this.world.knobs;
-    return models[this.random.zipf(models.length, zipf)]!;
+    return models[this.random.zipf(models.length, zipf)] ?? this.random.pick(models);
   }
 
   private newHolder(): void {

@@ -60,8 +60,8 @@ export class Scheduler {
   private take(): Timer | null {
     const first = this.heap[0];
     if (first === undefined) return null;
-    const last = this.heap.pop()!;
-    if (this.heap.length > 0) {
+    const last = this.heap.pop();
+    if (last !== undefined && this.heap.length > 0) {
       this.heap[0] = last;
       this.sink();
     }
@@ -70,11 +70,11 @@ export class Scheduler {
 
   private rise(index: number): void {
     const { heap } = this;
-    const timer = heap[index]!;
+    const timer = timerAt(heap, index);
     while (index > 0) {
       const parent = (index - 1) >> 1;
-      if (isBefore(heap[parent]!, timer)) break;
-      heap[index] = heap[parent]!;
+      if (isBefore(timerAt(heap, parent), timer)) break;
+      heap[index] = timerAt(heap, parent);
       index = parent;
     }
     heap[index] = timer;
@@ -82,18 +82,24 @@ export class Scheduler {
 
   private sink(): void {
     const { heap } = this;
-    const timer = heap[0]!;
+    const timer = timerAt(heap, 0);
     let index = 0;
     for (;;) {
       let child = 2 * index + 1;
       if (child >= heap.length) break;
-      if (child + 1 < heap.length && isBefore(heap[child + 1]!, heap[child]!)) child++;
-      if (isBefore(timer, heap[child]!)) break;
-      heap[index] = heap[child]!;
+      if (child + 1 < heap.length && isBefore(timerAt(heap, child + 1), timerAt(heap, child))) child++;
+      if (isBefore(timer, timerAt(heap, child))) break;
+      heap[index] = timerAt(heap, child);
       index = child;
     }
     heap[index] = timer;
   }
+}
+
+function timerAt(heap: readonly Timer[], index: number): Timer {
+  const timer = heap[index];
+  if (timer === undefined) throw new RangeError(`the heap has no timer at ${index}`);
+  return timer;
 }
 
 function isBefore(left: Timer, right: Timer): boolean {
