@@ -55,7 +55,7 @@ async function measureReady(): Promise<{ readonly readyMs: number; readonly resi
   const folder = mkdtempSync(join(tmpdir(), 'lh-'));
   const state = join(folder, 'state');
   const start = process.hrtime.bigint();
-  const daemon = spawn(process.execPath, [fileURLToPath(built('src/cli/main.js')), 'up', '--device', 'sim:24MiB'], {
+  const daemon = spawn(process.execPath, [fileURLToPath(built('bin/leasehold.js')), 'up', '--device', 'sim:24MiB'], {
     cwd: folder, stdio: 'ignore', env: { ...process.env, LEASEHOLD_STATE: state, LEASEHOLD_CONFIG: '' },
   });
   try {

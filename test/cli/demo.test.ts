@@ -174,7 +174,7 @@ t.test('drawn from an orchestrator without processes', async (t) => {
 });
 
 t.test('for real: three models take turns, every answer is right, and the card is never over-committed', async (t) => {
-  const main = join(dirname(fileURLToPath(import.meta.url)), '../../src/cli/main.js');
+  const main = join(dirname(fileURLToPath(import.meta.url)), '../../bin/leasehold.js');
   const child = spawn(process.execPath, [main, 'demo', '--json'], { stdio: ['ignore', 'pipe', 'pipe'] });
   let [out, err] = ['', ''];
   child.stdout.setEncoding('utf8').on('data', (text: string) => { out += text; });

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { jsonLines } from './fake-io.js';
 
-const main = join(dirname(fileURLToPath(import.meta.url)), '../../src/cli/main.js');
+const main = join(dirname(fileURLToPath(import.meta.url)), '../../bin/leasehold.js');
 const work = mkdtempSync(join(tmpdir(), 'lh-cli-'));
 const config = join(work, 'leasehold.yaml');
 writeFileSync(config, `
@@ -113,7 +113,7 @@ t.test('without a daemon, run owns the cards itself and leaves nothing behind', 
 
 t.test('a benchmark says how it is used instead of failing with a stack', async (t) => {
   const bench = async (...args: string[]) => {
-    const child = spawn(process.execPath, [join(dirname(main), '../bench/main.js'), ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(process.execPath, [join(dirname(main), '../src/bench/main.js'), ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
     const heard = { out: '', err: '' };
     child.stdout.setEncoding('utf8').on('data', (text: string) => { heard.out += text; });
     child.stderr.setEncoding('utf8').on('data', (text: string) => { heard.err += text; });

@@ -27,18 +27,18 @@ export function listFiles(folder, keep) {
   return found.sort();
 }
 
-/** Runs `tsc -b` to its end; its output is returned, for the caller to show or not. */
+/** Compiles, and joins the command's modules, type errors or not; what both say is returned, for the caller to show or not. */
 export function build() {
   const startedAtMs = Date.now();
-  const tsc = spawnSync(process.execPath, [fromPackage('typescript', 'bin/tsc'), '-b'], { cwd: root, encoding: 'utf8' });
-  const ok = tsc.status === 0;
+  const steps = [[fromPackage('typescript', 'bin/tsc'), '-b'], ['src/cli/bundle.mjs']].map((args) => spawnSync(process.execPath, args, { cwd: root, encoding: 'utf8' }));
+  const ok = steps.every(({ status }) => status === 0);
   if (ok) {
     mkdirSync(dirname(stamp), { recursive: true });
     writeFileSync(stamp, '');
     // The start, not the end: a source saved while the compiler ran makes the build stale again.
     utimesSync(stamp, startedAtMs / 1000, startedAtMs / 1000);
   }
-  return { ok, output: `${tsc.stdout ?? ''}${tsc.stderr ?? ''}${tsc.error?.message ?? ''}` };
+  return { ok, output: steps.map(({ stdout, stderr, error }) => `${stdout ?? ''}${stderr ?? ''}${error?.message ?? ''}`).join('') };
 }
 
 /** True when a source is newer than the last good build, or there was none. */
@@ -46,6 +46,6 @@ export function isStale() {
   const builtAtMs = statSync(stamp, { throwIfNoEntry: false })?.mtimeMs;
   if (builtAtMs === undefined) return true;
   const sources = projects.flatMap((folder) => listFiles(folder, (path) => /\.ts$|\/tsconfig\.json$/.test(path)));
-  return ['tsconfig.json', 'tsconfig.base.json', 'package-lock.json', ...sources]
+  return ['tsconfig.json', 'tsconfig.base.json', 'package-lock.json', 'src/cli/bundle.mjs', ...sources]
     .some((path) => statSync(join(root, path)).mtimeMs > builtAtMs);
 }
