@@ -6,6 +6,7 @@ import { detachLease, modelOf } from './model.js';
 import { must, mustCard } from './must.js';
 import { dropCharge, newCharge, seatOf, setFlux } from './ledger.js';
 import { considerIdle } from './idle.js';
+import { countUse } from './use-forecast.js';
 import type { BudgetWaiter, Card, Core, Lease, LeaseState } from './state.js';
 
 const leaseTimers = ['grant_confirm', 'load', 'job', 'release', 'ttl', 'wish'] as const;
@@ -149,11 +150,10 @@ export function setUse(core: Core, lease: Lease, inFlight: number, queued: numbe
   must(inFlight >= 0 && queued >= 0, 'calls are counted from 0');
   const was = lease.inFlight + lease.queued;
   const is = inFlight + queued;
-  if (was === 0 && is > 0) {
-    const model = modelOf(core, lease.model);
-    model.gapUs = Math.floor((model.gapUs * 3 + Math.max(1, core.attendedUs - lease.lastUsedUs)) / 4);
-  }
+  const model = modelOf(core, lease.model);
+  if (was === 0 && is > 0) countUse(core.pace, model.gaps, model.lastUsedUs === null ? null : core.attendedUs - model.lastUsedUs, core.attendedUs);
   if (was > 0 || is > 0) {
+    model.lastUsedUs = core.attendedUs;
     lease.lastUsedUs = core.attendedUs;
     lease.lastUsedAtUs = core.nowUs;
   }

@@ -1,12 +1,11 @@
 /** What the core remembers of a model: where it is hosted, what its loads cost, how often it is used. */
+import { likelihoodOfUse, noGaps, soonUs } from './use-forecast.js';
 import type { Core, Lease, Model, Process } from './state.js';
 
 /** Above so many remembered models that nobody hosts, old ones are forgotten. */
 const modelsMax = 4_096;
 /** How many are looked at for each new one: the cost of remembering stays constant. */
 const looksMax = 4;
-/** The horizon of "use soon", and the gap assumed before one is measured. */
-export const horizonUs = 60_000_000;
 /** A load not measured yet is taken to move a byte at this rate, in bytes a millisecond. */
 const assumedBytesPerMs = 1_048_576;
 /** A parked copy not measured yet is taken to come back so many times faster than a load. */
@@ -16,7 +15,7 @@ export function modelOf(core: Core, key: string): Model {
   const known = core.models.get(key);
   if (known !== undefined) return known;
   if (core.models.size >= modelsMax + core.leases.size) forgetOld(core);
-  const model: Model = { key, hosts: new Set(), loadMs: null, resumeMs: null, gapUs: horizonUs, pinned: null };
+  const model: Model = { key, hosts: new Set(), loadMs: null, resumeMs: null, gaps: noGaps(), lastUsedUs: null, pinned: null };
   core.models.set(key, model);
   return model;
 }
@@ -80,14 +79,12 @@ export function assignmentKey(generation: string, model: string): string {
   return `${generation} ${model}`;
 }
 
-/** Expected cost of bringing a lease back: reload (or resume) time times the likelihood of use within the horizon. */
+/** Expected cost of bringing a lease back: reload (or resume) time times the likelihood of use soon. */
 export function returnCostMs(core: Core, lease: Lease, parks: boolean): number {
   const model = core.models.get(lease.model);
   const loadMs = model?.loadMs ?? lease.charge.chargedBytes / assumedBytesPerMs;
   const reloadMs = parks ? (model?.resumeMs ?? loadMs / assumedResumeSpeedup) : loadMs;
-  const idleUs = Math.max(0, core.attendedUs - lease.lastUsedUs);
-  // A model used every gap is due within the horizon with about this probability; one idle for longer, less and less.
-  const likelihood = horizonUs / (horizonUs + Math.max(model?.gapUs ?? horizonUs, idleUs));
   const calls = lease.inFlight + lease.queued;
-  return reloadMs * (calls > 0 ? 1 + calls : likelihood);
+  if (calls > 0 || model === undefined) return reloadMs * (1 + calls);
+  return reloadMs * likelihoodOfUse(core.pace, model.gaps, Math.max(0, core.attendedUs - lease.lastUsedUs), soonUs(core.pace));
 }

@@ -10,6 +10,7 @@ import type { CardKind, Confirmation, EngineCapabilities, MissingReading } from 
 import type { ExplainRecord } from './explain.js';
 import type { CoreOptions } from './options.js';
 import type { Timers } from './timers.js';
+import type { Gaps, Pace } from './use-forecast.js';
 
 export type ChargeKind = 'lease' | 'floor' | 'residue' | 'returning';
 
@@ -323,8 +324,10 @@ export interface Model {
   /** Measured time of a load; null: not yet. */
   loadMs: number | null;
   resumeMs: number | null;
-  /** Mean gap between the end of a use and the next use. */
-  gapUs: number;
+  /** From the end of a use to the next use, whether it stayed on a card in between or not. */
+  readonly gaps: Gaps;
+  /** The end of its last use; null: none is remembered. */
+  lastUsedUs: number | null;
   /** An operator's word; null: the policy of each request counts. */
   pinned: boolean | null;
 }
@@ -361,6 +364,7 @@ export interface Core {
   readonly waiters: Map<string, Waiter>;
   readonly evictRequests: Map<string, EvictRequest>;
   readonly models: Map<string, Model>;
+  readonly pace: Pace;
   readonly backoffs: Map<string, Backoff>;
   readonly commands: Map<number, Command>;
   /** Largest floor seen, by engine and kind of card. */

@@ -35,6 +35,13 @@ const benches: Readonly<Record<string, Entry>> = {
       return { run: async () => ({ ...(await benchStartup()) }), limits: startupLimits };
     },
   },
+  policy: {
+    about: 'the reload time that the choice of victims costs, against what no schedule can beat',
+    load: async () => {
+      const { benchPolicy, policyLimits } = await import('./policy.js');
+      return { run: async () => ({ ...(await benchPolicy()) }), limits: policyLimits };
+    },
+  },
 };
 
 const grantsMax = 100_000_000;
@@ -101,7 +108,7 @@ function readable(figures: Readonly<Record<string, unknown>>, limits: Readonly<R
   const lines = Object.entries(figures).map(([key, value]) => {
     const limit = limits[key];
     const verdict = limit === undefined ? '' : `   at most ${String(limit)}${missed.includes(key) ? '   MISSED' : ''}`;
-    return `${key.padEnd(24)} ${String(value)}${verdict}`;
+    return `${key.padEnd(24)} ${typeof value === 'number' ? String(value) : JSON.stringify(value)}${verdict}`;
   });
   return `${lines.join('\n')}\n`;
 }

@@ -25,7 +25,7 @@ const allowed: Record<Layer, readonly Layer[]> = {
   // The orchestrator alone starts a broker and lists the models that ship; the rest of src reaches both through it.
   'src/orchestrator': ['protocol', 'protocol/node', 'broker/core', 'broker', 'workers/models', 'src'],
   // A benchmark measures parts by themselves.
-  'src/bench': ['protocol', 'protocol/node', 'broker/core', 'broker', 'src/orchestrator', 'src'],
+  'src/bench': ['protocol', 'protocol/node', 'broker/core', 'broker', 'src/orchestrator', 'src/scenarios', 'src'],
   // A stress scenario runs the same core in a simulated machine, or the real thing.
   'src/scenarios': ['protocol', 'protocol/node', 'broker/core', 'src/orchestrator', 'src'],
   'src': ['protocol', 'protocol/node', 'src/orchestrator', 'src/scenarios'],

@@ -1,0 +1,73 @@
+/**
+ * `policy`: the reload time that the choice of victims costs on seeded traces,
+ * against what no schedule can beat that serves the same calls in the order of
+ * their arrival. Once the choice alone, beside the least recently used and
+ * GreedyDual-Size-Frequency; once the broker's core with a crowd of callers.
+ * Virtual time: the figures are the same on every machine.
+ */
+import { percentilesOf, round } from './percentiles.js';
+import { leastReloadMs } from './policy/bound.js';
+import { crowdReload } from './policy/crowd.js';
+import { expectedCost, greedyDualSizeFrequency, leastRecent, reloadMs } from './policy/replay.js';
+import { tracesOf, type Trace } from './policy/traces.js';
+
+export interface PolicyFigures {
+  /** Reload time of a crowd on popularity by rank, through the core, over the bound; the worst trace. */
+  readonly worstRatioToBound: number;
+  /** Reload time of our choice over that of the least recently used, calls in order, all traces of a kind together; the worst kind. */
+  readonly worstRatioToLru: number;
+  /** Waits of those crowds for a first token, in virtual milliseconds. */
+  readonly crowdWaitP50Ms: number;
+  readonly crowdWaitP99Ms: number;
+  readonly callers: number;
+  /** Reload time over the bound by kind of trace, calls in order of arrival: what the choice alone can do. */
+  readonly inOrder: Readonly<Record<string, PolicyRatios>>;
+}
+
+export interface PolicyRatios {
+  readonly ours: number;
+  readonly leastRecent: number;
+  readonly greedyDual: number;
+}
+
+export const policyLimits = { worstRatioToBound: 1.25, worstRatioToLru: 1 };
+
+const seeds = [1, 2, 3, 4];
+const callers = 64;
+
+interface Sums {
+  bound: number;
+  ours: number;
+  leastRecent: number;
+  greedyDual: number;
+}
+
+export async function benchPolicy(): Promise<PolicyFigures> {
+  const sums = new Map<string, Sums>();
+  const waitsMs: number[] = [];
+  let worstRatioToBound = 0;
+  for (const trace of tracesOf(seeds)) {
+    const boundMs = await leastReloadMs(trace);
+    addTo(sums, trace, boundMs);
+    if (trace.kind !== 'zipf') continue;
+    const crowd = crowdReload(trace, callers);
+    worstRatioToBound = Math.max(worstRatioToBound, crowd.reloadMs / boundMs);
+    for (const waitMs of crowd.waitsMs) waitsMs.push(waitMs);
+  }
+  const { p50, p99 } = percentilesOf(Float64Array.from(waitsMs));
+  return {
+    worstRatioToBound: round(worstRatioToBound),
+    worstRatioToLru: round(Math.max(...[...sums.values()].map(({ ours, leastRecent: lru }) => ours / lru))),
+    crowdWaitP50Ms: Math.round(p50), crowdWaitP99Ms: Math.round(p99), callers,
+    inOrder: Object.fromEntries([...sums].map(([kind, { bound, ours, leastRecent: lru, greedyDual }]) => [kind, { ours: round(ours / bound), leastRecent: round(lru / bound), greedyDual: round(greedyDual / bound) }])),
+  };
+}
+
+function addTo(sums: Map<string, Sums>, trace: Trace, boundMs: number): void {
+  const sum = sums.get(trace.kind) ?? { bound: 0, ours: 0, leastRecent: 0, greedyDual: 0 };
+  sum.bound += boundMs;
+  sum.ours += reloadMs(trace, expectedCost(trace));
+  sum.leastRecent += reloadMs(trace, leastRecent(trace));
+  sum.greedyDual += reloadMs(trace, greedyDualSizeFrequency(trace));
+  sums.set(trace.kind, sum);
+}
