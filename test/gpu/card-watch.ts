@@ -1,0 +1,95 @@
+/** A bystander on a real card: reads it twenty times a second and holds every reading against the ledger of that moment. */
+import { createNvmlRung, type Reading as CardReading } from '../../broker/devices/index.js';
+import type { LedgerState } from '../../src/orchestrator/index.js';
+
+const readEveryMs = 50;
+/** The driver's own granule of accounting between a process's figure and the card's (measured: 9,240,576). */
+const granuleBytes = 32 * 1024 * 1024;
+
+export interface Watched {
+  readonly readings: number;
+  readonly peakUsedBytes: number;
+  readonly peakChargedBytes: number;
+  /** The broker's own pid was among the card's processes. */
+  readonly brokerHeldContext: boolean;
+  /** Readings in which all that is charged is more than the total less the reserve. */
+  readonly overcommittedReadings: number;
+  /** A process of ours above its leases and floor, and in how many readings it was. */
+  readonly over: Readonly<Record<string, number>>;
+}
+
+export interface CardWatch {
+  /** Ends the watch; what was seen. */
+  stop(): Promise<Watched>;
+}
+
+/** Watches the first card of the ledger until it is stopped. */
+export async function watchCard(ledgerNow: () => Promise<LedgerState>): Promise<CardWatch> {
+  const rung = createNvmlRung({});
+  await rung.discover();
+  const seen = new Sightings();
+  const stopping = new AbortController();
+  const watching = (async () => {
+    while (!stopping.signal.aborted) {
+      // Before and after: what was charged at either moment may be there.
+      const before = await ledgerNow();
+      const [card] = before.cards;
+      const reading = card === undefined ? null : await rung.read(card.device);
+      if (reading?.kind === 'read') seen.take(before, await ledgerNow(), reading);
+      await new Promise((resolve) => setTimeout(resolve, readEveryMs));
+    }
+  })();
+  return {
+    stop: async () => {
+      stopping.abort();
+      await watching;
+      await rung.close();
+      return seen.summary();
+    },
+  };
+}
+
+type Read = Extract<CardReading, { kind: 'read' }>;
+
+class Sightings {
+  private readings = 0;
+  private peakUsedBytes = 0;
+  private peakChargedBytes = 0;
+  private brokerHeldContext = false;
+  private overcommittedReadings = 0;
+  private readonly over = new Map<string, number>();
+
+  take(before: LedgerState, after: LedgerState, reading: Read): void {
+    this.readings++;
+    this.peakUsedBytes = Math.max(this.peakUsedBytes, reading.usedBytes);
+    const [card] = after.cards;
+    if (card === undefined) return;
+    const chargedBytes = card.leasedBytes + card.floorBytes + card.residueBytes + card.returningBytes;
+    this.peakChargedBytes = Math.max(this.peakChargedBytes, chargedBytes);
+    if (chargedBytes > card.totalBytes - card.reserveBytes) this.overcommittedReadings++;
+    const byPid = new Map((reading.processes ?? []).map(({ pid, usedBytes }) => [pid, usedBytes]));
+    if (byPid.has(process.pid)) this.brokerHeldContext = true;
+    for (const { generation, pid } of before.workers) {
+      const usedBytes = byPid.get(pid ?? -1) ?? 0;
+      const mayBytes = Math.max(chargedTo(before, generation), chargedTo(after, generation));
+      if (usedBytes > mayBytes + granuleBytes && after.workers.some((worker) => worker.generation === generation)) this.over.set(generation, (this.over.get(generation) ?? 0) + 1);
+    }
+  }
+
+  summary(): Watched {
+    const { readings, peakUsedBytes, peakChargedBytes, brokerHeldContext, overcommittedReadings } = this;
+    return { readings, peakUsedBytes, peakChargedBytes, brokerHeldContext, overcommittedReadings, over: Object.fromEntries(this.over) };
+  }
+}
+
+function chargedTo(ledger: LedgerState, generation: string): number {
+  const floorBytes = ledger.processes.find((process) => process.generation === generation)?.floorBytes ?? 0;
+  return ledger.leases.filter((lease) => lease.generation === generation).reduce((sum, lease) => sum + lease.chargedBytes, floorBytes);
+}
+
+export function spread(values: readonly number[]): { readonly p50: number; readonly p95: number } | null {
+  const sorted = [...values].sort((left, right) => left - right);
+  if (sorted.length === 0) return null;
+  const at = (fraction: number): number => sorted[Math.min(sorted.length - 1, Math.floor(fraction * sorted.length))] ?? NaN;
+  return { p50: at(0.5), p95: at(0.95) };
+}
