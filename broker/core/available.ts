@@ -75,7 +75,7 @@ export function knownFloorBytes(core: Core, card: Card, engine: string | null): 
   if (card.kind === 'cpu') return 0;
   // What another program holds besides its leases says nothing about the next one.
   if (engine === null) return card.floorBytes ?? 0;
-  return core.learnedFloors.get(floorKey(card, engine)) ?? card.floorBytes ?? 0;
+  return Math.max(core.learnedFloors.get(floorKey(card, engine)) ?? 0, card.floorBytes ?? 0);
 }
 
 export function floorKey(card: Card, engine: string): string {

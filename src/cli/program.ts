@@ -6,7 +6,7 @@ import { exitCodeOf, exitCodes } from './exit-codes.js';
 import { reportError } from './report.js';
 import { version } from './version.js';
 
-const commandNames = ['up', 'run', 'ps', 'evict', 'pin', 'explain', 'demo'];
+const commandNames = ['up', 'run', 'ps', 'evict', 'pin', 'explain', 'demo', 'stress'];
 
 type Act<Options> = (context: CommandContext, args: readonly unknown[], options: Options) => Promise<number>;
 
@@ -88,6 +88,13 @@ function buildProgram(dependencies: Dependencies, done: (code: number) => void):
     .argument('[about]', 'a record\'s id, or a model as above; left out: the latest')
     .option('-c, --count <number>', 'how many, newest first (default: 1)');
   add('demo', 'three small models take turns on a simulated card that holds two', async () => (await import('./demo/demo.js')).demo);
+  add('stress', 'play a scenario of callers and faults, and hold it to what it expects', async () => (await import('./commands/stress.js')).stress)
+    .argument('[scenario]', 'a YAML file, or the name of one that ships (--list)')
+    .addOption(new Option('--on <what>', 'a virtual clock, real processes with simulated workers, or real engines (default: clock)').choices(['clock', 'processes', 'engines']))
+    .option('--speed <factor>', 'on processes: divide all times by it (default: 1)')
+    .option('--seed <number>', 'instead of the file\'s')
+    .option('--svg <file>', 'write who held the cards when')
+    .option('--list', 'the scenarios that ship');
   for (const command of program.commands) addCommonOptions(command);
   return program;
 }

@@ -1,15 +1,14 @@
 /** One validated configuration out of command line, environment, file and defaults, in that order. All or nothing. */
-import { constants } from 'node:fs';
-import { open } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import { LeaseholdError, brokenRelation, classes, defaultLimits, type ClassPolicy, type LimitName, type Limits, type RequestClass } from '../../protocol/index.js';
 import type { OrchestratorOptions } from '../orchestrator/options.js';
-import { configBytesMax, parseDocument } from './document.js';
+import { parseDocument } from './document.js';
 import { configInvalid, type Source } from './fault.js';
 import { interpret, type Settings } from './settings.js';
 import { fromEnvironment, fromFlags, type Flags } from './spoken.js';
 import { isPlainlyValid } from './plain.js';
+import { readTextFile } from './text-file.js';
 import { assertValid } from './validate.js';
 import type { LogLevel, Written } from './written.js';
 
@@ -60,40 +59,10 @@ async function readFirst(flags: Flags, env: NodeJS.ProcessEnv, cwd: string, home
   const named = flags.config ?? (fromEnv === '' ? undefined : fromEnv);
   const paths = named === undefined ? configSearchPaths(cwd, home) : [resolve(cwd, named)];
   for (const path of paths) {
-    const text = await readConfigFile(path, named === undefined);
+    const text = await readTextFile(path, named === undefined);
     if (text !== null) return { path, text };
   }
   return null;
-}
-
-/** The text of a regular file of bounded size; null when it is absent and may be. */
-async function readConfigFile(path: string, mayBeAbsent: boolean): Promise<string | null> {
-  try {
-    // Not blocking: opening a pipe that nobody writes would wait for ever.
-    const file = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK as number | undefined ?? 0));
-    try {
-      const stat = await file.stat();
-      if (!stat.isFile()) throw new LeaseholdError('config_unreadable', { path, reason: 'it is not a regular file' });
-      if (stat.size > configBytesMax) throw new LeaseholdError('config_unreadable', { path, reason: `it has ${stat.size} bytes; at most ${configBytesMax} are read` });
-      return decode(path, await file.readFile());
-    } finally {
-      await file.close();
-    }
-  } catch (error) {
-    if (error instanceof LeaseholdError) throw error;
-    const { code, message } = error as NodeJS.ErrnoException;
-    if (mayBeAbsent && (code === 'ENOENT' || code === 'ENOTDIR')) return null;
-    const reason = code === 'ENOENT' ? 'there is no such file' : code === 'EACCES' ? 'its permissions forbid it' : message;
-    throw new LeaseholdError('config_unreadable', { path, reason }, { cause: error });
-  }
-}
-
-function decode(path: string, bytes: Uint8Array): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-  } catch (error) {
-    throw new LeaseholdError('config_unreadable', { path, reason: 'it is not UTF-8 text' }, { cause: error });
-  }
 }
 
 /** The file as a person in that folder would call it. */

@@ -20,16 +20,22 @@ export interface JsonSchema {
   readonly minimum?: number;
 }
 
-let schema: JsonSchema | null = null;
+const schemas = new Map<string, JsonSchema>();
 
 /** By path from the package's root: JSON modules still warn on Node 20, and the compiled tree holds no JSON. */
-export function configSchemaPath(): string {
+export function packagePath(...steps: readonly string[]): string {
   let folder = dirname(fileURLToPath(import.meta.url));
   while (!existsSync(join(folder, 'package.json'))) folder = dirname(folder);
-  return join(folder, 'src', 'config', 'schema.json');
+  return join(folder, ...steps);
 }
 
-export function configSchema(): JsonSchema {
-  schema ??= JSON.parse(readFileSync(configSchemaPath(), 'utf8')) as JsonSchema;
-  return schema;
+export const configSchemaPath = (): string => packagePath('src', 'config', 'schema.json');
+
+/** A JSON Schema of ours, read once. */
+export function schemaAt(path: string): JsonSchema {
+  const known = schemas.get(path) ?? JSON.parse(readFileSync(path, 'utf8')) as JsonSchema;
+  schemas.set(path, known);
+  return known;
 }
+
+export const configSchema = (): JsonSchema => schemaAt(configSchemaPath());

@@ -7,19 +7,20 @@ import { suggest } from './suggest.js';
 /** More names than this are not listed: the nearest one says more. */
 const namesListedMax = 14;
 
-let compiled: Promise<ValidateFunction> | null = null;
+const compiled = new Map<JsonSchema, Promise<ValidateFunction>>();
 
 /** Throws one `config_invalid` with every fault of `value`; a value that passes has the shape of the schema. */
-export async function assertValid(value: unknown, source: Source): Promise<void> {
-  compiled ??= compile();
-  const validate = await compiled;
+export async function assertValid(value: unknown, source: Source, schema: JsonSchema = configSchema()): Promise<void> {
+  const known = compiled.get(schema) ?? compile(schema);
+  compiled.set(schema, known);
+  const validate = await known;
   if (validate(value)) return;
   throw configInvalid(source, faultsOf(validate.errors ?? []));
 }
 
-async function compile(): Promise<ValidateFunction> {
+async function compile(schema: JsonSchema): Promise<ValidateFunction> {
   const { Ajv } = await import('ajv');
-  return new Ajv({ allErrors: true, verbose: true, allowUnionTypes: true }).compile(configSchema());
+  return new Ajv({ allErrors: true, verbose: true, allowUnionTypes: true }).compile(schema);
 }
 
 /** One fault a value: of several errors about it, the first says what was expected of it. */
@@ -55,7 +56,7 @@ function wrongValue(error: ErrorObject, parent: JsonSchema | undefined): string 
   const data: unknown = error.data;
   if (error.keyword === 'enum') return wrongWord(data, (error.params as { allowedValues: readonly string[] }).allowedValues);
   if (error.keyword === 'uniqueItems') return 'the same entry is there twice';
-  if (error.keyword === 'minItems') return 'must have at least one entry';
+  if (error.keyword === 'minItems' || error.keyword === 'minProperties') return `must have at least one entry${parent?.title === undefined ? '' : `: ${parent.title}`}`;
   if (error.keyword === 'maxItems' || error.keyword === 'maxProperties') return `must have at most ${(error.params as { limit: number }).limit} entries`;
   if (error.keyword === 'maxLength') return `must have at most ${(error.params as { limit: number }).limit} characters`;
   return `must be ${parent?.title ?? error.message ?? 'something else'}, not ${shown(data)}`;

@@ -7,7 +7,7 @@ import { SimulatedModel, pause, type Take } from './model.js';
 import { processDefaults, readModelScript, type ModelScript, type ProcessScript } from './script.js';
 
 export class SimulatedEngine implements Engine {
-  readonly name: string = 'simulated';
+  readonly name: string;
   readonly versions = { simulated: '1' };
   readonly capabilities: EngineCapabilities;
   floors: readonly { readonly device: string; readonly bytes: number }[] = [];
@@ -19,6 +19,7 @@ export class SimulatedEngine implements Engine {
 
   constructor(script: Partial<ProcessScript> = {}) {
     this.#process = { ...processDefaults, ...script };
+    this.name = this.#process.name;
     this.capabilities = { park: true, partial: this.#process.partial, embed: true, profilesFreeMemory: this.#process.profilesFreeMemory };
   }
 

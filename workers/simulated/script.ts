@@ -81,6 +81,8 @@ export const modelDefaults: ModelScript = {
 };
 
 export interface ProcessScript {
+  /** The engine it attaches as. */
+  readonly name: string;
   readonly startMs: number;
   /** What the process costs on each card, as it says itself; null: it does not say. */
   readonly floorBytes: number | null;
@@ -102,7 +104,7 @@ export interface ProcessScript {
 }
 
 export const processDefaults: ProcessScript = {
-  startMs: 0, floorBytes: null, residualBytes: 0, profilesFreeMemory: false, partial: false, ignoreSigterm: false, grandchildren: 0, grandchildrenDetached: false,
+  name: 'simulated', startMs: 0, floorBytes: null, residualBytes: 0, profilesFreeMemory: false, partial: false, ignoreSigterm: false, grandchildren: 0, grandchildrenDetached: false,
   outputBytes: 0, outputLineBytes: 4_096, logLines: 0, faults: [],
 };
 

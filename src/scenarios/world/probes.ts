@@ -21,7 +21,7 @@ export class Prober {
   /** The truth behind each reading under way or delivered last, by card. */
   readonly truths = new Map<string, TruthAtSample[]>();
   /** Scripted by scenarios: how the next probe of a card ends; null leaves it to the faults. */
-  script: ((device: string) => ProbeEnd) | null = null;
+  script: ((device: string) => ProbeEnd | null) | null = null;
   private readonly outageUntilUs = new Map<string, number>();
   private readonly lowerRungUntilUs = new Map<string, number>();
   private readonly inFlight = new Set<string>();

@@ -1,0 +1,116 @@
+/** Stress scenarios: every one that ships holds on the virtual clock, the same seed is the same run, and a wrong file is told where it is wrong. */
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t from 'tap';
+import { LeaseholdError } from '../../protocol/index.js';
+import { missedExpectations } from '../../src/scenarios/expectations.js';
+import { playOnClock } from '../../src/scenarios/on-clock.js';
+import { playOnProcesses } from '../../src/scenarios/on-processes.js';
+import { readScenario, shippedScenarios } from '../../src/scenarios/read.js';
+import { textReport } from '../../src/scenarios/text-report.js';
+import { timelineSvg } from '../../src/scenarios/timeline-svg.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'lh-stress-test-'));
+
+function fileOf(name: string, text: string): string {
+  const path = join(folder, name);
+  writeFileSync(path, text);
+  return path;
+}
+
+const small = `
+about: one model
+for: 10s
+devices: [{ size: 8GiB }]
+models: { a: { bytes: 4GiB, load: 1s, call: 100ms } }
+arrivals: [{ callers: 2 }]
+`;
+
+t.test('every scenario that ships holds on the clock', async (t) => {
+  t.ok(shippedScenarios().length >= 10, 'there are ten at least');
+  for (const name of shippedScenarios()) {
+    const scenario = await readScenario(name);
+    const { recorder, refusals, tookMs } = playOnClock(scenario);
+    const figures = recorder.figures(refusals, tookMs);
+    t.strictSame(missedExpectations(scenario.expect, figures), [], `${name}: ${figures['answered'] ?? 0} of ${figures['requests'] ?? 0} answered`);
+    t.ok((figures['requests'] ?? 0) > 100, `${name} asks for something`);
+    t.ok(Object.keys(scenario.expect).length >= 3, `${name} expects something`);
+    t.equal(figures['overcommittedBytes'], 0, `${name} grants no byte that is not there`);
+  }
+});
+
+t.test('the same seed gives the same figures, another one others', async (t) => {
+  const scenario = await readScenario('kill-storm');
+  const play = (seed: number) => {
+    const { recorder, refusals, tookMs } = playOnClock({ ...scenario, seed });
+    return recorder.figures(refusals, tookMs);
+  };
+  t.strictSame(play(11), play(11));
+  t.not(play(11)['waitMs.p95'], play(12)['waitMs.p95']);
+});
+
+t.test('an expectation that does not hold is named with its value', async (t) => {
+  const scenario = await readScenario(fileOf('strict.yaml', `${small}expect: { answered: { most: 3 }, lods: { is: 1 }, denied.never_fits: { is: 0 } }\n`));
+  const { recorder, refusals, tookMs } = playOnClock(scenario);
+  const figures = recorder.figures(refusals, tookMs);
+  const missed = missedExpectations(scenario.expect, figures);
+  t.match(missed, [{ figure: 'answered', value: figures['answered'], wanted: 'at most 3' }, { figure: 'lods', value: null, wanted: /exactly 1; there is no such figure, did you mean loads\?/ }]);
+  t.match(textReport(scenario, figures, missed).join('\n'), /MISSED {2,}answered is \d+; wanted at most 3/);
+});
+
+t.test('what was charged when is drawn, and names cannot break out of the drawing', async (t) => {
+  const scenario = await readScenario('kill-storm');
+  const { recorder, tookMs } = playOnClock(scenario);
+  const svg = timelineSvg('</svg><script>"&', recorder.cards(), recorder.struckAt(), tookMs);
+  t.notMatch(svg, /<script|<\/svg></);
+  t.match(svg, /^<svg xmlns[^]*<\/svg>\n$/);
+  for (const name of Object.keys(scenario.models)) t.ok(svg.includes(`>${name}</text>`), `${name} has a colour`);
+  t.ok((svg.match(/kill worker at/g) ?? []).length >= 25, 'each kill is marked');
+});
+
+t.test('a wrong file is refused with the place and what is allowed there', async (t) => {
+  const wrong = async (text: string): Promise<LeaseholdError> => {
+    try {
+      await readScenario(fileOf('wrong.yaml', text));
+    } catch (error) {
+      if (error instanceof LeaseholdError) return error;
+      throw error;
+    }
+    throw new Error('it was taken');
+  };
+  const cases: readonly (readonly [string, RegExp])[] = [
+    [small.replace('models: {', 'models: { b: { bytes: 1GiB, lod: 1s },'), /unknown key "lod"; did you mean load\?/],
+    [small.replace('callers: 2', 'callers: 2, every: 1s'), /one of every, callers and atOnce must be there, not every and callers/],
+    [small.replace('callers: 2', 'class: normal'), /one of every, callers and atOnce must be there/],
+    [small.replace('callers: 2', 'callers: 2, models: [b]'), /no model "b" here/],
+    [small.replace('8GiB', '8 gigabytes'), /must be a size/],
+    [`${small}faults: [{ kill: worker }]\n`, /one of at and every must say when/],
+    [`${small}faults: [{ kill: worker, squat: 1GiB, at: 1s }]\n`, /one fault an entry/],
+    [`${small}faults: [{ squat: 1GiB, at: 1s, device: 3 }]\n`, /there is no card 3; the last is 0/],
+    [`${small}limits: { tickIntervalsMs: 5 }\n`, /unknown key "tickIntervalsMs"; did you mean tickIntervalMs\?/],
+    [small.replace('for: 10s', 'for: soon'), /must be a duration/],
+    ['about: nothing\n', /devices is missing|for is missing/],
+  ];
+  for (const [text, message] of cases) {
+    const error = await wrong(text);
+    t.equal(error.code, 'config_invalid');
+    t.match(`${error.message} ${error.details['more'] ?? ''}`, message);
+    t.match(error.message, /line \d+, column \d+/);
+  }
+  await t.rejects(readScenario('trash-pair'), { code: 'config_unreadable', message: /did you mean thrash-pair\?/ });
+});
+
+t.test('what only the clock can play is refused before a process is started', async (t) => {
+  const signal = new AbortController().signal;
+  const lying = await readScenario('liar');
+  await t.rejects(playOnProcesses(lying, { speed: 10, engines: false, signal }), { code: 'input_invalid', message: /clock alone/ });
+  await t.rejects(playOnProcesses(await readScenario('blackout'), { speed: 10, engines: false, signal }), { code: 'input_invalid', message: /probe can be played on the clock alone/ });
+  await t.rejects(playOnProcesses(await readScenario('stampede'), { speed: 10, engines: true, signal }), { code: 'input_invalid', message: /source is missing/ });
+});
+
+t.test('the schema names every figure of a file that ships', (t) => {
+  const schema = JSON.parse(readFileSync('src/scenarios/schema.json', 'utf8')) as { properties: object };
+  t.strictSame(Object.keys(schema.properties), ['about', 'seed', 'for', 'devices', 'engines', 'models', 'arrivals', 'faults', 'limits', 'expect']);
+  t.end();
+});
