@@ -45,9 +45,6 @@ export class LeaseholdError extends Error {
   }
 }
 
-/** Begins the line on stderr by which a worker that ends before it is ready says of what: then JSON, `{code, details}`. */
-export const errorEnd = 'leasehold-error ';
-
 export function isErrorCode(code: string): code is ErrorCode {
   return Object.hasOwn(errorTable, code);
 }

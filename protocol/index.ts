@@ -3,6 +3,7 @@ export * from './schema.js';
 export * from './version.js';
 export * from './limits.js';
 export * from './errors.js';
+export * from './worker-end.js';
 export * from './byte-size.js';
 export * from './messages/define.js';
 export * from './messages/shared.js';

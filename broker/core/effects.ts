@@ -11,6 +11,7 @@ export type TerminateCause =
   | 'idle'
   | 'evicted'
   | 'silent'
+  | 'session_lost'
   | 'residue'
   | 'command_failed'
   | 'misbehaved'

@@ -81,7 +81,13 @@ type Happening =
   | { readonly type: 'heartbeat'; readonly generation: string; readonly reserved: readonly { readonly device: string; readonly bytes: number }[] }
   | { readonly type: 'floor_measured'; readonly generation: string; readonly device: string; readonly bytes: number }
   /** Confirmed: pid and start time are gone. The only thing, besides a measurement, that frees. */
-  | { readonly type: 'process_exited'; readonly generation: string; readonly how: string }
+  | {
+      readonly type: 'process_exited';
+      readonly generation: string;
+      readonly how: string;
+      /** It ended itself because its engine hung. */
+      readonly engineHung?: boolean;
+    }
   /** SIGKILL was sent and no end could be confirmed within killConfirmMs. */
   | { readonly type: 'kill_unconfirmed'; readonly generation: string; readonly reason: string }
   // ── Requests ─────────────────────────────────────────────────────────────

@@ -53,7 +53,7 @@ export function onSessionClosed(core: Core, event: Of<'session_closed'>): void {
   publish(core, 'process_suspect', { generation: event.generation, why: event.reason });
   if (process.role === 'worker') {
     const graceMs = core.options.limits.reattachGraceMs;
-    if (graceMs === 0) terminate(core, process, 'silent', `its session ended: ${event.reason}`);
+    if (graceMs === 0) terminate(core, process, 'session_lost', `its session ended: ${event.reason}`);
     else suspectFor(core, process, graceMs);
   } else {
     suspectFor(core, process, core.options.limits.releaseConfirmMs);
@@ -75,7 +75,7 @@ function suspectFor(core: Core, process: Process, ms: number): void {
 /** A process without a session has not ended in time: a worker is ended, a holder's bytes are quarantined, never its process killed. */
 export function detachedOverdue(core: Core, process: Process): void {
   if (process.role === 'worker') {
-    terminate(core, process, 'silent', 'its session did not come back');
+    terminate(core, process, 'session_lost', 'its session did not come back');
     return;
   }
   process.state = 'quarantined';
@@ -181,8 +181,15 @@ export function onProcessExited(core: Core, event: Of<'process_exited'>): void {
     return;
   }
   if (process.state === 'spawning' || process.joined.size > 0) failJoined(core, process, event.how);
+  if (event.engineHung === true) engineHung(core, process);
   publish(core, 'process_ended', { generation: event.generation, how: event.how });
   removeProcess(core, process, true);
+}
+
+/** Ends of this kind are counted: nothing else shows that an engine breaks again and again, since each time a new process goes on. */
+function engineHung(core: Core, process: Process): void {
+  count(core, 'exits.engine_hung');
+  explain(core, { verdict: 'escalated', text: `${process.generation} ended itself: its engine hung, and only the end of the process frees what it holds`, generation: process.generation });
 }
 
 /** The spawn did not become ready in time. */

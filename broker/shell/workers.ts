@@ -1,5 +1,5 @@
 /** The broker's worker processes: how each is started, what it may see, and how callers find it. */
-import { LeaseholdError, type ControlMessage, type Limits } from '../../protocol/index.js';
+import { LeaseholdError, workerExitCodes, type ControlMessage, type Limits } from '../../protocol/index.js';
 import { createTicket, spawnKey } from '../../protocol/node/index.js';
 import type { CardDescription } from '../devices/types.js';
 import type { Obituary, ProcessIdentity, Supervisor, SupervisorHandlers } from '../supervisor/types.js';
@@ -222,7 +222,7 @@ export class Workers {
     const how = wasReady ? obituary.how : endOf(obituary.how, obituary.lastLines);
     const typed = wasReady ? null : typedEnd(obituary.lastLines);
     if (typed !== null) this.#rememberEnd(how, typed);
-    this.#options.feed({ type: 'process_exited', generation, how });
+    this.#options.feed({ type: 'process_exited', generation, how, engineHung: obituary.exitCode === workerExitCodes.engineHung });
   }
 
   #rememberEnd(how: string, error: LeaseholdError): void {

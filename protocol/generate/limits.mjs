@@ -4,7 +4,7 @@
 const onTheWire = [
   'frameBytesMax', 'preAuthFrameBytesMax', 'helloTimeoutMs', 'preAuthConnectionsMax', 'sessionsMax', 'openRequestsPerSessionMax', 'outgoingBytesMax',
   'flushTimeoutMs', 'heartbeatIntervalMs', 'heartbeatMissesMax', 'spawnTimeoutMs', 'terminateGraceMs', 'grantConfirmMs', 'loadTimeoutMs', 'commandAnswerMs', 'moveTimeoutMs',
-  'drainTimeoutMs', 'drainBatchMax', 'requestDeadlineMs', 'creditTokensMax', 'queuedCallsPerModelMax', 'unreadStreamMs', 'residencyFlushMs', 'ticketTtlMs', 'cancelWithinMs',
+  'drainTimeoutMs', 'drainBatchMax', 'requestDeadlineMs', 'creditTokensMax', 'queuedCallsPerModelMax', 'unreadStreamMs', 'residencyFlushMs', 'ticketTtlMs', 'cancelWithinMs', 'stopTimeoutMs',
 ];
 
 export function limitsTable(limits, comments) {

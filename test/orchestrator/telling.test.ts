@@ -120,9 +120,13 @@ t.test('a worker that ends of an error before it is ready is refused with that e
     const engine = { name: 'mine', start: async () => { throw new LeaseholdError('engine_missing', { engine: 'mine', reason: 'Cannot find package mine' }, { cause: new Error('Cannot find package') }); }, close: async () => {} };
     await runWorker(engine);`;
   const orchestrator = await open(t, {
-    engines: [{ name: 'mine', command: process.execPath, args: ['--input-type=module', '-e', program] }],
-    models: { m: { engine: 'mine', source: fileURLToPath(import.meta.url) } },
+    engines: [
+      { name: 'mine', command: process.execPath, args: ['--input-type=module', '-e', program] },
+      { name: 'plain', command: 'sh', args: ['-c', `echo 'leasehold-error {"code":"platform_unsupported","details":{"what":"plain","platform":"here"}}' >&2; exit 70`] },
+    ],
+    models: { m: { engine: 'mine', source: fileURLToPath(import.meta.url) }, other: { engine: 'plain', source: fileURLToPath(import.meta.url) } },
   });
+  t.match(await refusal(orchestrator.load('other')), { code: 'platform_unsupported', message: 'plain is not available on here.' }, 'two words of shell are enough');
   for (const again of ['at first', 'and again in the pause that follows']) {
     const error = await refusal(orchestrator.load('m'));
     t.match(error, { code: 'engine_missing', retryable: false, message: 'Engine mine is not installed: Cannot find package mine.', help: /npm install/ }, again);

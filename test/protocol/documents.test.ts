@@ -6,6 +6,8 @@ import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
+import { typedEnd } from '../../broker/shell/last-words.js';
+import { workerExitCodes } from '../../protocol/index.js';
 import { createOrchestrator } from '../../src/orchestrator/index.js';
 import { root } from './support.js';
 
@@ -57,6 +59,14 @@ t.test('every event that the broker publishes is listed with the fields that it 
   t.strictSame([...published.keys()].sort(), [...names, 'obituary'].sort(), 'each is published somewhere');
   t.strictSame([...listed.keys()].sort(), [...published.keys()].sort());
   for (const [name, fields] of published) t.strictSame([...listed.get(name) ?? []].sort(), [...fields].sort(), name);
+});
+
+t.test('how a worker ends: the exit codes are those of the source, and the line in the example is understood', async (t) => {
+  const table = readme.slice(readme.indexOf('| code | a worker ends with it when')).split('\n\n')[0] ?? '';
+  t.strictSame([...table.matchAll(/^\| (\d+) \|/gm)].map(([, code]) => Number(code)), Object.values(workerExitCodes));
+  t.match(table, new RegExp(`^\\| ${String(workerExitCodes.engineHung)} \\|.*exits\\.engine_hung`, 'm'));
+  const line = /^leasehold-error .*$/m.exec(readme)?.[0] ?? '';
+  t.match(typedEnd([line]), { code: 'engine_missing', message: /^Engine vllm is not installed: No module named 'vllm'/ });
 });
 
 t.test('the proofs that are worked out are right', async (t) => {

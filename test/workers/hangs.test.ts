@@ -53,7 +53,10 @@ t.test('a hung generation ends its process, once its caller has been answered; a
   t.equal((await neighbour).text, 'slow');
   await until('the news of the end', () => ends().length > 0);
   t.strictSame(ends(), ['exit code 71']);
-  t.strictSame((await orchestrator.ledger()).leases.length, 1, 'the hung model holds nothing');
+  const { leases, counters } = await orchestrator.ledger();
+  t.strictSame(leases.length, 1, 'the hung model holds nothing');
+  t.match(counters, { 'exits.engine_hung': 1 }, 'counted as what it was');
+  t.notOk(counters['terminations.silent'], 'it never was silent');
   t.equal((await orchestrator.generate('good', 'x').result()).text, 'good');
 });
 

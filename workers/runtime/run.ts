@@ -1,25 +1,15 @@
 /** A worker as a process: environment, signals, the broker’s end, and how each ending looks from outside. */
 import { readFileSync, writeSync } from 'node:fs';
-import { LeaseholdError, errorEnd } from '../../protocol/index.js';
+import { LeaseholdError, errorEnd, workerExitCodes } from '../../protocol/index.js';
 import { connect } from '../../protocol/node/index.js';
 import { attachWorker, type AttachedWorker } from './attach.js';
 import type { Engine } from './engine.js';
 import { readEnvironment } from './environment.js';
 
-/** An exception that nobody caught: one engine’s fault takes one worker down. */
-const exitUncaught = 70;
-/** The engine did not end what it was told to end, or a move: only the end of the process frees what it holds. */
-const exitHung = 71;
-/** The broker is gone. */
-const exitBrokerLost = 69;
-/** The models could not be unloaded within the grace. */
-const exitGracePassed = 75;
-
 /**
  * Runs `engine` as a worker of the broker that started this process; resolves
- * when the broker has accepted it. Ends the process: with 0 after `shutdown`
- * or SIGTERM, 69 with all its children when the broker is gone, 70 on an
- * exception that nobody caught or a start that failed, 71 when the engine hangs.
+ * when the broker has accepted it. Ends the process, with one of
+ * `workerExitCodes`; with all its children when the broker is gone.
  */
 export async function runWorker(engine: Engine): Promise<void> {
   // Before anything else: a signal during the start must already find its handler (B86).
@@ -62,31 +52,31 @@ class Ending {
     this.#attached?.log.line('info', 'ending', { reason });
     setTimeout(() => {
       report(`not everything was unloaded within ${String(graceMs ?? this.graceMs)} ms`);
-      process.exit(exitGracePassed);
+      process.exit(workerExitCodes.gracePassed);
     }, graceMs ?? this.graceMs).unref();
     // Still starting: there is nothing to unload, and the start is not waited for.
-    if (this.#attached === null) process.exit(0);
+    if (this.#attached === null) process.exit(workerExitCodes.ended);
     this.#close(this.#attached);
   }
 
   brokerLost(error: LeaseholdError): void {
     report(`the broker is gone: ${error.message}`);
     endChildren();
-    process.exit(exitBrokerLost);
+    process.exit(workerExitCodes.brokerLost);
   }
 
   fatally(error: unknown): void {
     if (error instanceof LeaseholdError && error.code === 'engine_hung') {
       report(`LeaseholdError: ${error.message}`);
-      process.exit(exitHung);
+      process.exit(workerExitCodes.engineHung);
     }
     report(error instanceof Error ? error.stack ?? error.message : String(error));
     if (error instanceof LeaseholdError) reportError(error);
-    process.exit(exitUncaught);
+    process.exit(workerExitCodes.failed);
   }
 
   #close(worker: AttachedWorker): void {
-    worker.close().then(() => process.exit(0), (error: unknown) => { this.fatally(error); });
+    worker.close().then(() => process.exit(workerExitCodes.ended), (error: unknown) => { this.fatally(error); });
   }
 }
 

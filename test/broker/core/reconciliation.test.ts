@@ -51,6 +51,26 @@ t.test('R273: an announcement reconciles: what it lacks is released and not free
   test.end();
 });
 
+t.test('an end of file, a silence and a hung engine are three ends, and each is counted as its own', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const [lost, silent, hung] = [stage.worker({ model: 'a' }), stage.worker({ model: 'b' }), stage.worker({ model: 'c' })];
+  const lease = stage.resident(hung, 'c', 4 * GiB);
+  test.match(only(stage.send({ type: 'session_closed', generation: lost, reason: 'reset' }), 'terminate'), { generation: lost, cause: 'session_lost' });
+  stage.silence(lost);
+  stage.silence(silent);
+  test.match(only(stage.pass(11_000), 'terminate'), { generation: silent, cause: 'silent' });
+  // The end of file of one that ends itself comes before the word of its exit.
+  stage.send({ type: 'session_closed', generation: hung, reason: 'end of file' });
+  const effects = stage.send({ type: 'process_exited', generation: hung, how: 'exit code 71', engineHung: true });
+  test.match(all(effects, 'explain').map(({ record }) => record.text).join('; '), /its engine hung/);
+  test.equal(stage.lease(lease), undefined);
+  stage.exit(lost);
+  stage.exit(silent);
+  test.match(stage.view().counters, { 'terminations.session_lost': 2, 'terminations.silent': 1, 'exits.engine_hung': 1 });
+  test.end();
+});
+
 t.test('B28: reports of a generation that is gone are stale: nobody else is touched, and the sender is told', (test) => {
   const stage = new Stage();
   stage.card();

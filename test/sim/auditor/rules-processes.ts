@@ -58,8 +58,10 @@ function whyNot(check: Check, process: AuditedProcess, cause: EffectOf<'terminat
   switch (cause) {
     case 'silent': {
       const limitUs = (limits.heartbeatMissesMax * limits.heartbeatIntervalMs) * 1_000;
-      return quietUs < limitUs && process.connected ? `it was heard ${quietUs} us ago, the limit is ${limitUs}` : null;
+      return quietUs < limitUs ? `it was heard ${quietUs} us ago, the limit is ${limitUs}` : null;
     }
+    case 'session_lost':
+      return process.connected ? 'its session is open' : null;
     case 'spawn_timeout':
       if (process.state !== 'spawning') return 'it is ready';
       return quietUs < limits.spawnTimeoutMs * 1_000 ? `it was started ${quietUs} us ago` : null;
