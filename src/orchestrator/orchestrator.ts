@@ -139,7 +139,11 @@ class RunningOrchestrator implements Orchestrator {
     });
   }
 
-  async *events(): AsyncGenerator<LeaseholdEvent, void, undefined> {
+  events(): AsyncIterable<LeaseholdEvent> {
+    return { [Symbol.asyncIterator]: () => this.#listen() };
+  }
+
+  async *#listen(): AsyncGenerator<LeaseholdEvent, void, undefined> {
     const abort = new LinkedAbort([this.#closing.signal]);
     try {
       const { session } = await this.#link();

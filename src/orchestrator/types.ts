@@ -143,7 +143,7 @@ export interface Orchestrator {
   ledger(): Promise<LedgerState>;
   /** Why: by explain id or model name; the latest when left out. Newest first. */
   explain(about?: string, count?: number): Promise<readonly ExplainRecord[]>;
-  /** Ends when the orchestrator closes or the loop is left. */
+  /** Every loop over it hears all events from its first step on, and ends when the orchestrator closes or the loop is left. */
   events(): AsyncIterable<LeaseholdEvent>;
   /** Ends calls, workers (when owned) and every child. Idempotent. */
   close(): Promise<void>;

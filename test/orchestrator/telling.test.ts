@@ -2,7 +2,7 @@
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import type { Stage } from '../../src/index.js';
-import { MiB, card, folder, keyOf, leaseOf, open, peer, refusal, scripted, until } from '../integration/support.js';
+import { MiB, card, folder, keyOf, leaseOf, open, peer, refusal, scripted, until, workerPid } from '../integration/support.js';
 import { createOrchestrator } from '../../src/orchestrator/index.js';
 
 const onEvict = (): { readonly residentBytes: number } => ({ residentBytes: 0 });
@@ -93,6 +93,27 @@ t.test('many readers of events, and many leases with one signal, are no leak', a
   for (const reader of readers) await reader.return?.(undefined);
   process.off('warning', onWarning);
   t.strictSame(warnings, []);
+});
+
+t.test('every loop over events hears all of them, also two over one object: a worker that ends has ended for each', async (t) => {
+  const orchestrator = await open(t, { models: { m: scripted({ weightsBytes: MiB, text: 'm' }) } });
+  const shared = orchestrator.events();
+  const loops = [shared, shared, orchestrator.events()].map((events) => events[Symbol.asyncIterator]());
+  const firsts = loops.map((loop) => loop.next());
+  await orchestrator.load('m');
+  process.kill(await workerPid(orchestrator, 'm'), 'SIGKILL');
+  const heard = await Promise.all(loops.map(async (loop, n) => {
+    const names: string[] = [];
+    for (let next = await firsts[n]!; next.done !== true; next = await loop.next()) {
+      names.push(next.value.name);
+      if (next.value.name === 'process_ended') break;
+    }
+    await loop.return?.(undefined);
+    return names;
+  }));
+  t.match(heard[0], ['spawned']);
+  t.ok(heard[0]?.includes('loaded') && heard[0].at(-1) === 'process_ended', String(heard[0]));
+  t.strictSame(heard.slice(1), [heard[0], heard[0]]);
 });
 
 t.test('what a host leases counts as there once it is granted, and is given back when a model needs the room', async (t) => {
