@@ -160,6 +160,21 @@ t.test('drawn from an orchestrator without processes', async (t) => {
     t.strictSame(out.split('\n').filter((line) => displayWidth(line) > 80), []);
   });
 
+  t.test('a log that is asked for scrolls by above the picture, on whichever stream it comes', async (t) => {
+    class Talkative extends FakeOrchestrator {
+      override generate(...args: Parameters<FakeOrchestrator['generate']>) {
+        this.options.log?.info({ model: args[0] }, 'asked');
+        return super.generate(...args);
+      }
+    }
+    const io = fakeIo({ terminal: true, env: { NO_COLOR: '1' } });
+    await runProgram(['demo', '--log-level', 'info'], { io, createOrchestrator: async (options) => new Talkative(options, { answer }) });
+    t.equal(io.stderr.text, '', 'nothing is written into the picture');
+    const frames = io.stdout.text.split('\u001B[?2026h').filter((frame) => frame.includes(' info  asked'));
+    t.equal(frames.length, 18);
+    for (const frame of frames) t.match(frame, /^\r(\u001B\[\d+A)?\u001B\[J\d\d:\d\d:\d\d info {2}asked model=[^\n]*\n[^]*─{80}[^]*answered[^]*\u001B\[\?2026l/);
+  });
+
   t.test('on a terminal no line is wider than it, and the cursor comes back', async (t) => {
     for (const columns of [40, 80, 120]) {
       const { out, code } = await show([], {}, { terminal: true, columns });

@@ -7,6 +7,7 @@ import { renderBar, renderProgress, shareCells, type Stretch } from '../../src/c
 import { describeStage } from '../../src/cli/commands/stage-text.js';
 import { createPalette, wantsColour } from '../../src/cli/terminal/colour.js';
 import { LiveArea } from '../../src/cli/terminal/live-area.js';
+import { createTerminalLog } from '../../src/cli/terminal/log-lines.js';
 import { createStatusLine } from '../../src/cli/terminal/progress.js';
 import { formatBytes, formatCount, formatMs, formatOrdinal } from '../../src/cli/terminal/size-format.js';
 import { renderTable } from '../../src/cli/terminal/table.js';
@@ -133,6 +134,21 @@ t.test('the live area draws over itself and nothing else', async (t) => {
   new LiveArea(tall).draw(Array.from({ length: 100 }, (_, index) => `line ${index}`));
   t.notMatch(tall.text, /line 76/, 'never taller than the terminal');
   t.match(tall.text, /line 77\n/);
+});
+
+t.test('what a log writes goes above the live area, by whichever stream, as long as it stands', async (t) => {
+  const { stdout, stderr } = fakeIo({ terminal: true });
+  const log = createTerminalLog('info', stderr, plain, () => new Date(2026, 0, 1, 9, 8, 7));
+  const area = new LiveArea(stdout, [stderr]);
+  log.info({}, 'before');
+  area.draw(['one', 'two']);
+  const before = stdout.text.length;
+  log.warn({ card: 'SIM-1' }, 'meanwhile');
+  t.match(stdout.text.slice(before), /^\u001B\[\?2026h\r\u001B\[1A\u001B\[J09:08:07 warn {2}meanwhile card=SIM-1\none\ntwo\u001B\[\?2026l$/, 'up over the picture, the line, the picture again');
+  area.draw(['three']);
+  area.end();
+  log.info({}, 'after');
+  t.equal(stderr.text, '09:08:07 info  before\n09:08:07 info  after\n', 'by itself when nothing stands');
 });
 
 t.test('a card', async (t) => {

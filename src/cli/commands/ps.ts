@@ -44,7 +44,7 @@ function render(context: CommandContext, state: LedgerState, names: Names): stri
 async function watch(context: CommandContext, orchestrator: Orchestrator, intervalMs: number, signal: AbortSignal): Promise<void> {
   const { io, json } = context;
   const names = createNames(orchestrator.models);
-  const area = io.stdout.isTerminal && !json ? new LiveArea(io.stdout) : null;
+  const area = io.stdout.isTerminal && !json ? new LiveArea(io.stdout, [io.stderr]) : null;
   try {
     while (!signal.aborted) {
       const state = await orchestrator.ledger();

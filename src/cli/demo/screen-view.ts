@@ -30,10 +30,11 @@ export class ScreenView implements DemoView {
   #right = 0;
   #timer: NodeJS.Timeout | null = null;
 
-  constructor(output: Output, palette: Palette) {
+  /** `besides`: the other streams to the same terminal, whose lines are to go above the picture. */
+  constructor(output: Output, besides: readonly Output[], palette: Palette) {
     this.#output = output;
     this.#palette = palette;
-    this.#area = new LiveArea(output);
+    this.#area = new LiveArea(output, besides);
   }
 
   get #columns(): number {

@@ -1,5 +1,6 @@
 /** The last lines of a terminal, drawn again and again, while finished lines scroll away above them. */
 import type { Output } from './output.js';
+import { leave, stand, type Standing } from './standing.js';
 
 const hideCursor = '\u001B[?25l';
 const showCursor = '\u001B[?25h';
@@ -8,13 +9,16 @@ const beginFrame = '\u001B[?2026h';
 const endFrame = '\u001B[?2026l';
 const eraseBelow = '\u001B[J';
 
-export class LiveArea {
+export class LiveArea implements Standing {
   readonly #output: Output;
+  readonly #streams: readonly Output[];
   #lines: readonly string[] = [];
   #begun = false;
 
-  constructor(output: Output) {
+  /** Draws on `output`; `besides` are the other streams that lead to the same terminal. */
+  constructor(output: Output, besides: readonly Output[] = []) {
     this.#output = output;
+    this.#streams = [output, ...besides];
   }
 
   /** Draws `live` (each line within the terminal's columns) below `finished`, which scroll up and are never touched again. */
@@ -25,13 +29,19 @@ export class LiveArea {
     const shown = live.slice(Math.max(0, live.length - (this.#output.rows - 1)));
     const text = [...finished, ...shown].join('\n');
     this.#output.write(beginFrame + (this.#begun ? '' : hideCursor) + this.#home() + eraseBelow + text + endFrame);
+    if (!this.#begun) stand(this, this.#streams);
     this.#begun = true;
     this.#lines = shown;
+  }
+
+  writeAbove(lines: string): void {
+    this.draw(this.#lines, lines.replace(/\n$/, '').split('\n'));
   }
 
   /** Leaves the last picture where it is and gives the cursor back below it. */
   end(): void {
     if (!this.#begun) return;
+    leave(this, this.#streams);
     this.#output.write(`\n${showCursor}`);
     this.#begun = false;
     this.#lines = [];

@@ -1,8 +1,8 @@
-/** A log for who watches a terminal: one readable line an entry, above the line that says what is going on. Files and pipes get JSON. */
+/** A log for who watches a terminal: one readable line an entry, above whatever is drawn there. Files and pipes get JSON. */
 import type { Log } from '../../orchestrator/index.js';
 import type { Palette } from './colour.js';
 import type { Output } from './output.js';
-import { writeAbove } from './progress.js';
+import { writeAbove } from './standing.js';
 import { displayWidth, pad, truncate, withoutControls } from './width.js';
 
 type Level = keyof Log;

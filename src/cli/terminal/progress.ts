@@ -2,6 +2,7 @@
 import type { Output } from './output.js';
 import { renderProgress } from './bars.js';
 import type { Palette } from './colour.js';
+import { leave, stand, type Standing } from './standing.js';
 import { displayWidth, pad, truncate, withoutControls } from './width.js';
 
 const eraseLine = '\r\u001B[K';
@@ -24,17 +25,7 @@ export const noStatusLine: StatusLine = {
   clear: () => undefined,
 };
 
-/** The line that is shown on each terminal now. */
-const shownOn = new WeakMap<Output, RewrittenLine>();
-
-/** Writes whole lines where a status line may stand: it makes way and is drawn again below them. */
-export function writeAbove(output: Output, lines: string): void {
-  const below = shownOn.get(output);
-  if (below === undefined) output.write(lines);
-  else below.writeAbove(lines);
-}
-
-class RewrittenLine implements StatusLine {
+class RewrittenLine implements StatusLine, Standing {
   readonly #output: Output;
   readonly #palette: Palette;
   #shown = '';
@@ -50,14 +41,14 @@ class RewrittenLine implements StatusLine {
     const line = this.#palette.dim(truncate(withoutControls(text).replaceAll('\n', ' '), room)) + bar;
     if (line === this.#shown) return;
     this.#shown = line;
-    shownOn.set(this.#output, this);
+    stand(this, [this.#output]);
     this.#output.write(eraseLine + line);
   }
 
   clear(): void {
     if (this.#shown === '') return;
     this.#shown = '';
-    if (shownOn.get(this.#output) === this) shownOn.delete(this.#output);
+    leave(this, [this.#output]);
     this.#output.write(eraseLine);
   }
 
