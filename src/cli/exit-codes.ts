@@ -5,7 +5,7 @@ export const exitCodes = {
   done: 0,
   /** It failed, for a reason that is none of the others. */
   failed: 1,
-  /** The command line, the configuration or the input is wrong: the same call can never work. */
+  /** The command line, the configuration or the input is wrong: it works when a person has put that right, and not before. */
   usage: 2,
   /** No broker runs where one was looked for. */
   noBroker: 3,
@@ -17,17 +17,30 @@ export const exitCodes = {
   terminated: 143,
 } as const;
 
-const usage: readonly ErrorCode[] = [
-  'config_unreadable', 'config_invalid', 'limit_relation', 'input_invalid', 'model_unknown', 'model_invalid', 'device_unknown',
-  'bytes_invalid', 'engine_unknown', 'context_too_small', 'embedding_unsupported', 'socket_path_too_long',
-];
-const noRoom: readonly ErrorCode[] = [
-  'never_fits', 'deadline_passed', 'queue_full', 'resize_denied', 'over_lease', 'out_of_memory', 'quarantined', 'call_queue_full', 'too_many_workers',
-];
+/** Every code of the error table: a new one is decided here, or does not compile. */
+const statusOf: Readonly<Record<ErrorCode, keyof typeof exitCodes>> = {
+  // The wire
+  frame_too_large: 'failed', frame_malformed: 'failed', message_unknown: 'failed', message_invalid: 'failed', message_unexpected: 'failed',
+  id_in_use: 'failed', answer_unknown: 'failed', protocol_version: 'failed', hello_refused: 'failed', hello_timeout: 'failed', peer_uid: 'failed',
+  peer_too_slow: 'failed', too_many_sessions: 'noRoom', too_many_requests: 'noRoom', connection_lost: 'failed', ticket_refused: 'failed',
+  // The state folder is a setting: one that no socket or file can be made in is a wrong one.
+  socket_path_too_long: 'usage', socket_in_use: 'failed', connect_failed: 'noBroker', listen_failed: 'usage', state_unwritable: 'usage',
+  // Room. A card that cannot be read may have any: unknown is not full.
+  never_fits: 'noRoom', deadline_passed: 'noRoom', queue_full: 'noRoom', device_lost: 'failed', device_unmeasured: 'failed', over_lease: 'noRoom',
+  resize_denied: 'noRoom', quarantined: 'noRoom', out_of_memory: 'noRoom', too_many_leases: 'noRoom', too_many_workers: 'noRoom', call_queue_full: 'noRoom',
+  // Leases and moves
+  lease_unknown: 'failed', lease_not_yours: 'failed', generation_stale: 'failed', model_loading_elsewhere: 'failed', more_freed_than_held: 'failed',
+  backing_off: 'failed', pinned: 'failed', gang_unsupported: 'failed', busy: 'failed', unsupported: 'failed', move_failed: 'failed', command_expired: 'failed',
+  // Processes and engines
+  spawn_failed: 'failed', worker_exited: 'failed', worker_silent: 'failed', engine_missing: 'failed', load_failed: 'failed', engine_hung: 'failed',
+  broker_lost: 'noBroker', broker_running: 'failed', shutting_down: 'failed', generation_failed: 'failed', stream_unread: 'failed',
+  // What the user gave
+  device_unknown: 'usage', bytes_invalid: 'usage', model_unknown: 'usage', model_invalid: 'usage', engine_unknown: 'usage', estimate_unknown: 'usage',
+  context_too_small: 'usage', embedding_unsupported: 'usage', input_invalid: 'usage', config_unreadable: 'usage', config_invalid: 'usage', limit_relation: 'usage',
+  // The rest
+  request_cancelled: 'interrupted', platform_unsupported: 'failed', closed: 'failed', invariant_broken: 'failed', internal: 'failed',
+};
 
 export function exitCodeOf({ code }: LeaseholdError): number {
-  if (usage.includes(code)) return exitCodes.usage;
-  if (noRoom.includes(code)) return exitCodes.noRoom;
-  if (code === 'broker_lost' || code === 'connect_failed') return exitCodes.noBroker;
-  return code === 'request_cancelled' ? exitCodes.interrupted : exitCodes.failed;
+  return exitCodes[statusOf[code]];
 }

@@ -3,7 +3,8 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
-import { LeaseholdError } from '../../protocol/index.js';
+import { LeaseholdError, errorTable, type ErrorCode } from '../../protocol/index.js';
+import { exitCodeOf } from '../../src/cli/exit-codes.js';
 import { runProgram } from '../../src/cli/program.js';
 import type { OrchestratorOptions } from '../../src/orchestrator/options.js';
 import { explainRecord } from './example-views.js';
@@ -48,6 +49,27 @@ t.test('the command line', async (t) => {
     for (const command of ['up', 'run', 'ps', 'evict', 'pin', 'explain', 'demo']) t.match(out, new RegExp(`^  ${command}\\b`, 'm'));
     t.match(out, /Exit status: 0 done/);
     t.match(await finish([]), { code: 2, err: /Usage: leasehold/ });
+  });
+
+  t.test('ends with the status of its error, and every code of the table has one', async (t) => {
+    const by: Record<number, string[]> = {};
+    for (const code of Object.keys(errorTable) as ErrorCode[]) (by[exitCodeOf(new LeaseholdError(code))] ??= []).push(code);
+    t.strictSame(Object.keys(by).map(Number), [1, 2, 3, 4, 130]);
+    t.strictSame([by[2]?.sort(), by[3]?.sort(), by[4]?.sort(), by[130]], [
+      [
+        'bytes_invalid', 'config_invalid', 'config_unreadable', 'context_too_small', 'device_unknown', 'embedding_unsupported', 'engine_unknown', 'estimate_unknown', 'input_invalid',
+        'limit_relation', 'listen_failed', 'model_invalid', 'model_unknown', 'socket_path_too_long', 'state_unwritable',
+      ],
+      ['broker_lost', 'connect_failed'],
+      [
+        'call_queue_full', 'deadline_passed', 'never_fits', 'out_of_memory', 'over_lease', 'quarantined', 'queue_full', 'resize_denied', 'too_many_leases', 'too_many_requests',
+        'too_many_sessions', 'too_many_workers',
+      ],
+      ['request_cancelled'],
+    ]);
+    for (const [code, status] of [['state_unwritable', 2], ['device_unmeasured', 1], ['queue_full', 4], ['connect_failed', 3]] as const) {
+      t.equal((await finish(['run', 'tiny-facts', 'hi'], { failure: new LeaseholdError(code) })).code, status, code);
+    }
   });
 
   t.test('is refused in two lines, what and what to do, with a suggestion where there is one', async (t) => {
