@@ -10,3 +10,4 @@ export * from './socket-path.js';
 export * from './stream.js';
 export * from './transport.js';
 export * from './wire-error.js';
+export * from './orders.js';

@@ -1,6 +1,6 @@
 /** The leases of one holder session: asked for, reported, and given back when the broker says so. */
 import { LeaseholdError, deniedError, type ControlMessage, type LeasePart, type Limits, type ModelPolicy, type ModelState, type RequestClass } from '../../protocol/index.js';
-import { errorMessage, type Channel } from '../../protocol/node/index.js';
+import { misdirected, takeOrder, type Channel, type Orders } from '../../protocol/node/index.js';
 import { defaultPolicy } from './default-policy.js';
 import { HeldLease, type EvictHandler } from './held-lease.js';
 
@@ -88,43 +88,27 @@ export class Holdings {
 
   /** A message of the broker to this holder. */
   take(message: ControlMessage): void {
-    switch (message.type) {
-      case 'model_to_device':
-        this.#move(message);
-        return;
-      case 'trim_host':
-        this.#send({ type: 'unsupported', id: message.id, message: 'this holder keeps no host copy that could be given back alone', newModels: this.#announce() });
-        return;
-      case 'cancel':
-        for (const lease of this.#leases.values()) lease.cancelCommand(message.target);
-        return;
-      case 'recall_lease':
-        // The grant may have come in the same breath and its promise not yet run.
-        setImmediate(() => {
-          this.#send({ type: 'recalled', id: message.id, lease: message.lease, begun: this.#leases.has(message.lease), newModels: this.#announce() });
-        });
-        return;
-      case 'list_models':
-        this.#announced += 1;
-        this.#send({ type: 'models', id: message.id, seq: this.#announced, models: this.#states() });
-        return;
-      case 'drain':
-      case 'shutdown':
-        // The broker ends workers, not holders; that it goes is told by the connection's end.
-        this.#send({ type: 'ok', id: message.id, newModels: this.#announce() });
-        return;
-      default:
-        if ('id' in message && message.id !== null) this.#refuse(message.type, message.id);
-    }
+    takeOrder(message, 'holder', this.#orders);
   }
 
-  #refuse(type: string, id: number): void {
-    this.#send(errorMessage('control', id, new LeaseholdError('message_unexpected', { type, reason: 'a holder does not serve it' })));
-  }
+  readonly #orders: Orders = {
+    move: (order) => { this.#move(order); },
+    trim: ({ id }) => { this.#answer({ type: 'unsupported', id, message: 'this holder keeps no host copy that could be given back alone' }); },
+    cancel: (id) => { for (const lease of this.#leases.values()) lease.cancelCommand(id); },
+    recall: ({ id, lease }) => { this.#answer({ type: 'recalled', id, lease, begun: this.#leases.has(lease) }); },
+    list: ({ id }) => {
+      this.#announced += 1;
+      this.#channel.send({ type: 'models', id, seq: this.#announced, models: this.#states() });
+    },
+    // The broker ends workers, not holders; that it goes is told by the connection's end.
+    drain: ({ id }) => { this.#answer({ type: 'ok', id }); },
+    shutdown: ({ id }) => { this.#answer({ type: 'ok', id }); },
+    refuse: (error) => { this.#answer(error); },
+  };
 
   /** A grant that came after its request was given up: nobody holds it. */
   stray(message: ControlMessage): void {
-    if (message.type === 'grant' && !this.#leases.has(message.lease)) this.#send({ type: 'release_lease', lease: message.lease, cause: 'unused', failure: null });
+    if (message.type === 'grant' && !this.#leases.has(message.lease)) this.#channel.send({ type: 'release_lease', lease: message.lease, cause: 'unused', failure: null });
   }
 
   end(error: LeaseholdError): void {
@@ -134,15 +118,14 @@ export class Holdings {
 
   #move(message: Control<'model_to_device'>): void {
     const lease = this.#leases.get(message.lease);
-    const stale = message.generation !== this.#generation;
-    if (lease !== undefined && !stale) {
-      lease.command(message);
-      return;
-    }
-    const error = stale
-      ? new LeaseholdError('generation_stale', { generation: message.generation, current: this.#generation })
-      : new LeaseholdError('lease_unknown', { lease: message.lease });
-    this.#send({ type: 'failed', id: message.id, code: error.code, message: error.message, residentBytes: stale ? null : 0, newModels: this.#announce() });
+    const refusal = misdirected(message, this.#generation, lease !== undefined);
+    if (refusal === null) lease?.command(message);
+    else this.#answer(refusal);
+  }
+
+  /** What has changed rides on every answer. */
+  #answer(answer: Control<'ok' | 'error' | 'recalled' | 'unsupported' | 'failed'>): void {
+    this.#channel.send({ ...answer, newModels: this.#announce() });
   }
 
   #announce(): { readonly seq: number; readonly added: readonly ModelState[]; readonly removed: readonly string[] } {
@@ -157,10 +140,6 @@ export class Holdings {
 
   #states(): ModelState[] {
     return [...this.#leases.values()].map((lease) => lease.state);
-  }
-
-  #send(message: ControlMessage): void {
-    this.#channel.send(message);
   }
 }
 

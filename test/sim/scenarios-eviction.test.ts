@@ -1,21 +1,10 @@
 /** Evictions end to end on a simulated card: late bytes, lies, crashes, silence. Times are virtual. */
 import t from 'tap';
-import { loadCore } from './mutants/load.js';
-import { card24, manyModelsEngine, model, oneModelEngine, Stage, type StageOptions } from './stage.js';
+import { device, settle, stageOf } from './scene.js';
+import { card24, manyModelsEngine, model, oneModelEngine } from './stage.js';
 import { noLag } from '../../src/scenarios/world/card.js';
 import { gib } from '../../src/scenarios/world/knobs.js';
 import { secondsToUs } from '../../src/scenarios/world/scheduler.js';
-
-const module = await loadCore();
-const device = card24.device;
-const stageOf = (options: Omit<StageOptions, 'module'>): Stage => new Stage({ module, ...options });
-
-/** Loads a model and lets its minimum residency pass. */
-function settle(stage: Stage, key: string): void {
-  const asked = stage.ask(key);
-  stage.until(() => asked.outcome !== null);
-  stage.to(stage.nowMs + 3_000);
-}
 
 t.test('B35: a grant follows the measured bytes as they come back, not the exit and not the clock', async (t) => {
   for (const confirms of ['process', 'total'] as const) {

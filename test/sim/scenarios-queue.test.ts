@@ -1,20 +1,10 @@
 /** Who waits for whom, and never for ever: the queue, the doors and single loads, end to end. Times are virtual. */
 import t from 'tap';
-import { loadCore } from './mutants/load.js';
-import { card24, model, Stage, type Asked, type StageOptions } from './stage.js';
+import { device, module, settle, stageOf } from './scene.js';
+import { card24, model, type Asked, type Stage } from './stage.js';
 import { runSeed } from './run.js';
 import { gib } from '../../src/scenarios/world/knobs.js';
 import { Prng } from '../../src/scenarios/world/prng.js';
-
-const module = await loadCore();
-const device = card24.device;
-const stageOf = (options: Omit<StageOptions, 'module'>): Stage => new Stage({ module, ...options });
-
-function settle(stage: Stage, key: string): void {
-  const asked = stage.ask(key);
-  stage.until(() => asked.outcome !== null);
-  stage.to(stage.nowMs + 3_000);
-}
 
 const allEnded = (calls: readonly Asked[]): boolean => calls.every((call) => call.outcome !== null);
 

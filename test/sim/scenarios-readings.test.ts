@@ -1,21 +1,12 @@
 /** What is believed of a card, and what a lease must cover: readings that fail, peaks, floors, overshoots, engines that measure for themselves. */
 import t from 'tap';
-import { loadCore } from './mutants/load.js';
-import { card24, manyModelsEngine, model, oneModelEngine, Stage, type Asked, type StageOptions } from './stage.js';
+import { device, settle, stageOf } from './scene.js';
+import { card24, manyModelsEngine, model, oneModelEngine, type Asked } from './stage.js';
 import { gib, mib } from '../../src/scenarios/world/knobs.js';
 import type { ProbeEnd } from '../../src/scenarios/world/probes.js';
 import { secondsToUs } from '../../src/scenarios/world/scheduler.js';
 
-const module = await loadCore();
-const device = card24.device;
-const stageOf = (options: Omit<StageOptions, 'module'>): Stage => new Stage({ module, ...options });
 const profiler = { ...oneModelEngine, name: 'vllm', profilesFreeMemory: true };
-
-function settle(stage: Stage, key: string): void {
-  const asked = stage.ask(key);
-  stage.until(() => asked.outcome !== null);
-  stage.to(stage.nowMs + 3_000);
-}
 
 t.test('B13: two engines that profile free memory load one after the other, though there is room for both', async (t) => {
   const spec = { engine: 'vllm', loadMs: 20_000 };

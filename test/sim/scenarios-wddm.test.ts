@@ -1,13 +1,11 @@
 /** A card that shows each process only its own budget: what the broker decides rests on the card's figure alone. */
 import t from 'tap';
 import { evictionTarget } from '../../broker/core/index.js';
-import { loadCore } from './mutants/load.js';
-import { card24, manyModelsEngine, model, Stage } from './stage.js';
+import { stageOf } from './scene.js';
+import { card24, manyModelsEngine, model } from './stage.js';
 import { SimCard } from '../../src/scenarios/world/card.js';
 import { Scheduler } from '../../src/scenarios/world/scheduler.js';
 import { mb, measuredFacts, WddmView } from '../../src/scenarios/world/wddm.js';
-
-const module = await loadCore();
 
 t.test('R265: the view reproduces the measured table: the card’s figure falls, the observer’s does not', async (t) => {
   const table = [[2_560, 15_221, 13_107], [7_168, 15_221, 8_499], [11_264, 15_221, 4_403], [14_336, 15_188, 1_331]] as const;
@@ -50,7 +48,7 @@ t.test('R265: on a card without figures by process the broker evicts the exact s
   const blind = { ...card24, totalBytes: 15_667 * mb, confirms: 'total' as const };
   const engines = [{ ...manyModelsEngine, partial: true }];
   const sibling = model('sibling', 10_000 * mb, { engine: 'python' });
-  const stage = new Stage({ module, cards: [blind], engines, models: [sibling, model('fits', 4_000 * mb, { engine: 'python' }), model('b', 3_000 * mb, { engine: 'python' })] });
+  const stage = stageOf({ cards: [blind], engines, models: [sibling, model('fits', 4_000 * mb, { engine: 'python' }), model('b', 3_000 * mb, { engine: 'python' })] });
   for (const key of ['sibling', 'fits']) {
     const asked = stage.ask(key);
     stage.until(() => asked.outcome !== null);

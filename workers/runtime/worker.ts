@@ -1,6 +1,6 @@
 /** A worker: its models by key, the broker’s commands to them, and the calls of its callers. */
 import { LeaseholdError, type ControlMessage, type Limits, type ModelState } from '../../protocol/index.js';
-import { errorMessage } from '../../protocol/node/index.js';
+import { misdirected, takeOrder, type Orders } from '../../protocol/node/index.js';
 import { Announcer } from './announcer.js';
 import { Call, type CallRequest } from './call.js';
 import { nowUs } from './clock.js';
@@ -113,41 +113,33 @@ export class Worker {
 
   /** Takes a message of the broker. Every request is answered at once or, once begun, when it is done. */
   take(message: ControlMessage): void {
-    switch (message.type) {
-      case 'model_to_device':
-        this.#move(message);
-        return;
-      case 'trim_host':
-        this.#trim(message);
-        return;
-      case 'cancel':
-        this.#commands.get(message.target)?.cancelCommand(message.target);
-        return;
-      case 'recall_lease':
-        // A grant that came just before may still be on its way to the model’s door, within this turn.
-        setImmediate(() => { this.#recall(message); });
-        return;
-      case 'list_models':
-        this.#reports.flushUse();
-        this.#options.channel.send({ type: 'models', id: message.id, ...this.#announcer.full() });
-        return;
-      case 'drain':
-        this.#draining = true;
-        this.#send({ type: 'ok', id: message.id });
-        return;
-      case 'shutdown':
-        this.#send({ type: 'ok', id: message.id });
-        this.#options.onShutdown(message.graceMs, message.reason);
-        return;
-      default:
-        if ('id' in message && message.id !== null) this.#refuse(message.type, message.id);
-    }
+    takeOrder(message, 'worker', this.#orders);
   }
+
+  readonly #orders: Orders = {
+    move: (order) => { this.#move(order); },
+    trim: (order) => { this.#trim(order); },
+    cancel: (id) => { this.#commands.get(id)?.cancelCommand(id); },
+    recall: ({ id, lease }) => { this.#send({ type: 'recalled', id, lease, begun: this.#hostOf(lease) !== undefined }); },
+    list: ({ id }) => {
+      this.#reports.flushUse();
+      this.#options.channel.send({ type: 'models', id, ...this.#announcer.full() });
+    },
+    drain: ({ id }) => {
+      this.#draining = true;
+      this.#send({ type: 'ok', id });
+    },
+    shutdown: ({ id, graceMs, reason }) => {
+      this.#send({ type: 'ok', id });
+      this.#options.onShutdown(graceMs, reason);
+    },
+    refuse: (error) => { this.#send(error); },
+  };
 
   /** A final answer that nobody waits for: a grant among them is given back, so that no bytes stay charged for nobody. */
   stray(message: ControlMessage): void {
     if (message.type !== 'grant') return;
-    const holder = [...this.#hosts.values()].find((host) => host.lease === message.lease);
+    const holder = this.#hostOf(message.lease);
     if (holder !== undefined) holder.moves.giveBack(message);
     else this.#options.channel.send({ type: 'release_lease', lease: message.lease, cause: 'unused', failure: null });
   }
@@ -157,26 +149,24 @@ export class Worker {
       id: message.id, lease: message.lease, target: message.target, bytes: message.bytes, when: message.when,
       waiterSinceUs: message.waiterSinceUs, expiresAtUs: nowUs() + message.expiresMs * 1000,
     };
-    const refusal = this.#wrongGeneration(message.generation);
-    const host = [...this.#hosts.values()].find((each) => each.lease === message.lease);
+    const host = this.#hostOf(message.lease);
+    const refusal = misdirected(message, this.#options.generation, host !== undefined);
     if (refusal !== null || host === undefined) {
-      const error = refusal ?? new LeaseholdError('lease_unknown', { lease: message.lease });
       this.#curt.delete(message.id);
-      this.#send({ type: 'failed', id: message.id, code: error.code, message: error.message, residentBytes: refusal === null ? 0 : null });
+      if (refusal !== null) this.#send(refusal);
       return;
     }
     this.#commands.set(message.id, host);
     host.command(command);
   }
 
-  #wrongGeneration(generation: string): LeaseholdError | null {
-    const current = this.#options.generation;
-    return generation === current ? null : new LeaseholdError('generation_stale', { generation, current });
+  #hostOf(lease: string): ModelHost | undefined {
+    return [...this.#hosts.values()].find((host) => host.lease === lease);
   }
 
   /** A parked model’s host copy is all of it: giving it back is unloading. Copies of resident models are the engine’s own. */
   #trim(message: Control<'trim_host'>): void {
-    const host = [...this.#hosts.values()].find((each) => each.lease === message.lease);
+    const host = this.#hostOf(message.lease);
     if (host?.state?.state === 'parked' || host === undefined) {
       const { id, lease, model, generation, expiresMs } = message;
       this.#curt.add(id);
@@ -189,11 +179,6 @@ export class Worker {
     } else {
       this.#send({ type: 'unsupported', id: message.id, message: `${host.key} keeps no host copy that could be given back alone` });
     }
-  }
-
-  #recall(message: Control<'recall_lease'>): void {
-    const begun = [...this.#hosts.values()].some((host) => host.lease === message.lease);
-    this.#send({ type: 'recalled', id: message.id, lease: message.lease, begun });
   }
 
   #answer(command: DoorCommand, answer: DoorAnswer, host: ModelHost): void {
@@ -229,15 +214,9 @@ export class Worker {
   }
 
   /** An answer of ours: what is used is told before it, what has changed rides on it. */
-  #send(answer: Control<'ok' | 'recalled' | 'done' | 'busy' | 'unsupported' | 'failed'>): void {
+  #send(answer: Control<'ok' | 'error' | 'recalled' | 'done' | 'busy' | 'unsupported' | 'failed'>): void {
     this.#reports.flushUse();
     this.#options.channel.send({ ...answer, newModels: this.#announcer.next() });
-  }
-
-  #refuse(type: string, id: number): void {
-    const error = new LeaseholdError('message_unexpected', { type, reason: 'a worker does not serve it' });
-    const message = errorMessage('control', id, error) as Control<'error'>;
-    this.#options.channel.send({ ...message, newModels: this.#announcer.next() });
   }
 
   #states(): ModelState[] {
