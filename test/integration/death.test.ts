@@ -93,6 +93,19 @@ t.test('SIGSTOP: a worker that falls silent is ended though it cannot hear it, i
   t.equal(simulatedCards[0]?.oomRefusals, 0);
 });
 
+t.test('R274: a compute that takes longer than any silence may is not ended while its heartbeats come, and is when they stop', async (t) => {
+  const compute = { prefillMs: 2_000, prefillLogLines: 200 };
+  const orchestrator = await open(t, {
+    limits: impatient,
+    models: { long: scripted({ ...compute, text: 'worth it' }), stuck: scripted({ text: 'word and word', tokensPerSecond: 100, faults: [{ at: 'generate', how: 'busy', afterTokens: 2 }] }) },
+  });
+  t.equal((await orchestrator.generate('long', 'hello').result()).text, 'worth it');
+  t.match((await orchestrator.ledger()).counters, { spawns: 1 });
+  t.notOk((await orchestrator.ledger()).counters['terminations.silent']);
+  t.match(await refusal(orchestrator.generate('stuck', 'hello').result()), { code: 'worker_exited', details: { how: 'SIGKILL' } });
+  t.match((await orchestrator.ledger()).counters, { 'terminations.silent': 1 });
+});
+
 t.test('B94: a flood of output neither blocks a worker nor breaks those who hear how it ended', async (t) => {
   const orchestrator = await open(t, {
     engines: engine({ outputBytes: 2 * MiB, outputLineBytes: 300_000 }),

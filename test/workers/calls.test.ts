@@ -177,6 +177,36 @@ t.test('calls', async (t) => {
   });
 });
 
+t.test('R274: a long compute that logs all the time: its deadline is the whole, its heartbeats go on, and it stops within one of them', async (t) => {
+  const { broker, caller, close } = await rig();
+  const one = await caller();
+  // Alone in its process it would be at it for ten seconds, a line every ten milliseconds.
+  const compute = (prefillMs: number): ReturnType<typeof model> => model({ prefillMs, prefillLogLines: prefillMs / 10 }, { key: `m${String(prefillMs)}` });
+  const beats = (): number => broker.all('heartbeat').length;
+
+  t.equal(await codeOf(read(one.generate(ask(compute(10_000), 'x', { deadlineMs: 2_000 })))), 'deadline_passed');
+  t.ok(broker.all('log').length > 50, 'lines came');
+  t.notOk(broker.all('log').some(({ message }) => message.startsWith('prefill 1000 ')), 'and none of them put the end off');
+  const inUse = (): number => broker.all('in_use').at(-1)?.inFlight ?? 0;
+  while (inUse() > 0) await turns(1);
+
+  const before = beats();
+  t.match(await read(one.generate(ask(compute(3_000), 'x', { deadlineMs: 60_000 }))), { end: { reason: 'stop' } });
+  t.ok(beats() - before >= 2, 'it was heard of all the time');
+
+  const stop = new AbortController();
+  const stopped = codeOf(read(one.generate(ask(compute(10_000), 'x', { signal: stop.signal }))));
+  await broker.heard('in_use', ({ inFlight }) => inFlight > 0);
+  const lines = broker.all('log').length;
+  while (broker.all('log').length < lines + 5) await turns(1);
+  const atStop = beats();
+  stop.abort();
+  while (inUse() > 0) await turns(1);
+  t.ok(beats() - atStop <= 1, 'not in use any more, one heartbeat later');
+  t.equal(await stopped, 'request_cancelled');
+  await close();
+});
+
 t.test('a deadline bounds the wait for the first token, and no stream after it', async (t) => {
   const { caller, close } = await rig();
   const one = await caller();

@@ -50,7 +50,8 @@ export class SimulatedEngine implements Engine {
     const script = await readModelScript(spec);
     const take = this.#takeOn(device);
     await this.#takeResidual(device, take);
-    const model = new SimulatedModel({ key: spec.key, device, script, faults: this.#faultsOf(spec, script), take });
+    const log = (message: string): void => { this.#context?.log('info', message); };
+    const model = new SimulatedModel({ key: spec.key, device, script, faults: this.#faultsOf(spec, script), take, log });
     await model.load(script.loadMs, 'load', progress, signal);
     return model;
   }

@@ -15,6 +15,7 @@ export interface SimulatedParts {
   readonly script: ModelScript;
   readonly faults: Faults;
   readonly take: Take;
+  readonly log: (message: string) => void;
 }
 
 /** Waits, unless told to stop; then it throws the signal's reason. */
@@ -192,7 +193,7 @@ class SimulatedContext implements LoadedContext {
     const promptTokens = pieces(rendered(call), script.tokenCharacters).length;
     if (promptTokens >= this.tokens) throw new LeaseholdError('context_too_small', { model: key, promptTokens, contextTokens: this.tokens });
     yield { type: 'prefill', doneTokens: 0, totalTokens: promptTokens };
-    await pause(script.prefillMs, signal);
+    await this.#prefill(signal);
     yield { type: 'prefill', doneTokens: promptTokens, totalTokens: promptTokens };
     const thought = call.sampling.thinking === false ? [] : pieces(script.thought, script.tokenCharacters);
     const answer = pieces(untilStop((script.text ?? lastText(call)).repeat(script.textTimes), call.sampling.stop ?? []), script.tokenCharacters);
@@ -210,6 +211,15 @@ class SimulatedContext implements LoadedContext {
       type: 'end', reason: all.length > room ? 'length' : 'stop', promptTokens, cachedTokens: 0,
       completionTokens: Math.min(all.length, room), thoughtTokens: Math.min(thought.length, room),
     };
+  }
+
+  async #prefill(signal: AbortSignal): Promise<void> {
+    const { prefillMs, prefillLogLines } = this.#parts.script;
+    for (let line = 1; line <= prefillLogLines; line++) {
+      await pause(prefillMs / prefillLogLines, signal);
+      this.#parts.log(`prefill ${String(line)} of ${String(prefillLogLines)}`);
+    }
+    if (prefillLogLines === 0) await pause(prefillMs, signal);
   }
 }
 

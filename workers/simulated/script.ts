@@ -47,6 +47,8 @@ export interface ModelScript {
   /** Goes on loading when it is told to stop. */
   readonly loadIgnoresAbort: boolean;
   readonly prefillMs: number;
+  /** Log frames sent in even steps while it prefills. */
+  readonly prefillLogLines: number;
   /** 0: as fast as the loop turns. */
   readonly tokensPerSecond: number;
   /** What it answers; null: the end of what it was asked. */
@@ -75,7 +77,7 @@ const mebibyte = 1024 * 1024;
 
 export const modelDefaults: ModelScript = {
   weightsBytes: 4 * mebibyte, computeBytes: 0, contextBytesPerToken: 256, loadPeakBytes: 0, actualWeightsBytes: null, actualContextBytesPerToken: null,
-  overAllocateBytes: 0, sizeUnknown: false, estimateMs: 0, loadMs: 0, loadSteps: 10, loadIgnoresAbort: false, prefillMs: 0, tokensPerSecond: 0, text: null, textTimes: 1,
+  overAllocateBytes: 0, sizeUnknown: false, estimateMs: 0, loadMs: 0, loadSteps: 10, loadIgnoresAbort: false, prefillMs: 0, prefillLogLines: 0, tokensPerSecond: 0, text: null, textTimes: 1,
   thought: '', tokenCharacters: 4, embeddingDimensions: 16, parkable: false, partial: false, parkMs: 0, resumeMs: 0, unloadMs: 0,
   parkKeepsFraction: 0, unloadKeepsFraction: 0, partFreesFraction: 1, faults: [],
 };
