@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { realpathSync } from 'node:fs';
 import { basename, extname, resolve } from 'node:path';
 import { LeaseholdError, modelSpec, type ModelSpec, type RequestClass } from '../../protocol/index.js';
+import { normaliseDevice } from '../../broker/devices/uuid.js';
 import { tinyModels } from '../../workers/models/index.js';
 import type { ModelOptions } from './options.js';
 
@@ -74,7 +75,7 @@ function serve(name: string, options: ModelOptions): Served {
     name,
     aliases: options.aliases ?? [],
     spec,
-    device: options.device ?? null,
+    device: typeof options.device === 'string' ? normaliseDevice(options.device) : null,
     class: options.class ?? 'normal',
     preload: options.preload ?? false,
   };

@@ -1,6 +1,7 @@
 /** Broker, workers and models as one object. */
 import { LeaseholdError, explainId, modelKey, type ModelSpec } from '../../protocol/index.js';
 import type { ExplainRecord } from '../../broker/core/explain.js';
+import { normaliseDevice } from '../../broker/devices/uuid.js';
 import { silentLog, type Log } from '../../broker/shell/index.js';
 import { connectBroker, type BrokerSession, type CallEvent, type HeldLease, type Sampling, type WorkerCaller } from '../client/index.js';
 import { Attempts } from './attempts.js';
@@ -107,11 +108,12 @@ class RunningOrchestrator implements Orchestrator {
   async lease(request: HostLeaseRequest): Promise<HeldLease> {
     checked.lease(request);
     const { loading = false, ...asked } = request;
+    const device = request.device === undefined ? null : normaliseDevice(request.device);
     const abort = new LinkedAbort([request.signal]);
     try {
       return await this.#leaving.out(async () => {
         const holder = await this.#asHolder();
-        const lease = await holder.holdLease({ ...asked, device: request.device ?? await this.#roomiestCard(), signal: abort.signal });
+        const lease = await holder.holdLease({ ...asked, device: device ?? await this.#roomiestCard(), signal: abort.signal });
         // Whoever says nothing more of it than that it wants it must not hold it for ever.
         if (!loading) await lease.loaded({ residentBytes: Math.min(lease.chargedBytes, bytesOf(request)) });
         return lease;

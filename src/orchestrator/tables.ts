@@ -2,6 +2,7 @@
 import {
   LeaseholdError, classes, integer, leasePart, number, requestClass, string, list, type ChatMessage, type ClassPolicy, type ModelPolicy,
 } from '../../protocol/index.js';
+import { normaliseDevice } from '../../broker/devices/uuid.js';
 import type { EngineCommand, Log } from '../../broker/shell/index.js';
 import { aFunction, aNumber, anything, as, listOf, mapOf, object, orNull, text, that, truth, type Check, type Table } from './checks.js';
 import type { ModelOptions, OrchestratorOptions } from './options.js';
@@ -12,6 +13,7 @@ const dayMs = 24 * 3_600_000;
 const deadlineMs = as(integer(1, 24 * dayMs, 'ms'));
 const durationMs = as(integer(0, 30 * dayMs, 'ms'));
 const aClass = as(requestClass());
+const aCard = that('the UUID of a card, like GPU-…, and no index', (value) => typeof value === 'string' && normaliseDevice(value) !== null);
 const aSignal = that('an AbortSignal', (value) => typeof (value as Partial<AbortSignal> | null)?.aborted === 'boolean');
 /** More is checked where bytes are counted. */
 const someBytes = orNull(aNumber);
@@ -22,7 +24,7 @@ const log = that('an object with debug, info, warn and error', (value) => (['deb
 
 const model = object({
   source: text, engine: as(string(64, /./)), contextTokens: as(integer(1, 16_777_216, 'tokens')), parallel: as(integer(1, 1_024, 'calls')), ttlMs: orNull(durationMs),
-  preload: truth, pinned: truth, exclusive: truth, device: orNull(text), class: aClass, aliases: listOf(text, 'a list of names'), declaredBytes: someBytes,
+  preload: truth, pinned: truth, exclusive: truth, device: orNull(aCard), class: aClass, aliases: listOf(text, 'a list of names'), declaredBytes: someBytes,
   embedding: truth, options: mapOf(that('a string', (value) => typeof value === 'string'), 'an object of strings'),
 } satisfies Table<ModelOptions>, 'an object like { source: \'/models/a.gguf\' }', ['source']);
 
@@ -63,7 +65,7 @@ const evict = { target: that('host or none', (value) => value === 'host' || valu
 
 const policy = object({ ttlMs: orNull(durationMs), pinned: truth, exclusive: truth } satisfies Table<ModelPolicy>, 'an object', ['ttlMs', 'pinned', 'exclusive']);
 const lease = {
-  model: as(string(256, /^[^\p{C}]+$/u)), device: text, parts: as(list(leasePart(), 1_024)),
+  model: as(string(256, /^[^\p{C}]+$/u)), device: aCard, parts: as(list(leasePart(), 1_024)),
   // Refused as bytes that are none, with their bounds.
   bytes: anything,
   peakBytes: as(integer(0, Number.MAX_SAFE_INTEGER, 'bytes')), class: aClass, deadlineMs, policy, parkable: truth, loading: truth, onEvict: aFunction, signal: aSignal, onWaiting: aFunction,
