@@ -1,5 +1,6 @@
 /** The worker runtime before a scripted broker, in one process: loads, the broker's commands, contexts. */
 import t from 'tap';
+import { WorkerLog } from '../../workers/runtime/log.js';
 import { card, generation } from './fake-broker.js';
 import { ask, begun, codeOf, model, models, read, readOn, rig, turns } from './in-process.js';
 
@@ -275,6 +276,36 @@ t.test('commands', async (t) => {
     t.match(await broker.channel.request({ type: 'recall_lease', lease: 'b-l1' }, { timeoutMs: 10_000 }), { type: 'recalled', begun: true });
     t.match(await broker.channel.request({ type: 'recall_lease', lease: 'b-l8' }, { timeoutMs: 10_000 }), { type: 'recalled', begun: false });
     await close();
+  });
+
+  t.test('R75: while a request for room waits, orders for other models are carried out and their calls served', async (t) => {
+    const { broker, caller, close } = await rig({ onBudget: ({ model: key }) => key === 'waits' });
+    const one = await caller();
+    const spec = model({ text: 'here' });
+    await one.load(spec);
+    const waiting = codeOf(one.load(model({}, { key: 'waits' })));
+    const request = await broker.heard('request_vram_budget', ({ model: key }) => key === 'waits');
+    t.equal((await read(one.generate(ask(spec)))).text, 'here');
+    t.match(await broker.move().answer, { type: 'done', target: 'none', residentBytes: 0 }, 'it may be the one that must make room');
+    broker.grant(request);
+    t.equal(await waiting, null);
+    await close();
+  });
+
+  t.test('R87: a log that nobody takes is dropped and counted; it neither grows nor holds anything up', async (t) => {
+    const log = new WorkerLog();
+    for (let line = 0; line < 300; line++) log.line('info', `early ${String(line)}`);
+    const sent: Readonly<Record<string, unknown>>[] = [];
+    const channel = { open: true, unsentBytes: 0, send: (message: Readonly<Record<string, unknown>>) => { sent.push(message); } };
+    log.attach(channel as unknown as Parameters<WorkerLog['attach']>[0]);
+    t.equal(sent.length, 200, 'as many of the first as it keeps');
+    t.match(sent[0], { message: 'early 0', fields: { droppedLines: '100' } });
+    channel.unsentBytes = 300 * 1_024;
+    for (let line = 0; line < 1_000; line++) log.line('info', 'x'.repeat(10_000));
+    t.equal(sent.length, 200);
+    channel.unsentBytes = 0;
+    log.line('warn', 'after it', { why: 'y'.repeat(5_000) });
+    t.match(sent.at(-1), { level: 'warn', message: 'after it', fields: { droppedLines: '1000', why: /^y{2000}$/ } });
   });
 
   t.test('R275: 500 log lines before a command do not keep it from its answer', async (t) => {

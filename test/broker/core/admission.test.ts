@@ -276,6 +276,46 @@ t.test('bytes that are reported and not there are no room: the figure of the pro
   test.end();
 });
 
+t.test('R14: a grant counts from its own step on, and ends with its release, with a recall or with its process', (test) => {
+  const ends: Readonly<Record<string, (stage: Stage, worker: string, lease: string) => unknown>> = {
+    release: (stage, worker, lease) => stage.release(worker, lease, 'unused'),
+    recall: (stage, worker, lease) => {
+      const { command } = only(stage.pass(10_250), 'recall');
+      stage.send({ type: 'recall_answered', generation: worker, command, lease, begun: false });
+    },
+    exit: (stage, worker) => stage.exit(worker),
+  };
+  for (const [name, end] of Object.entries(ends)) {
+    const stage = new Stage();
+    stage.card();
+    const worker = stage.worker();
+    const lease = stage.granted(worker, 'a', 14 * GiB);
+    const { request, effects } = stage.ask(stage.session('holder'), 'b', 12 * GiB);
+    test.equal(all(effects, 'grant').length, 0, `${name}: promised bytes are not promised twice`);
+    end(stage, worker, lease);
+    test.match(all(stage.effects, 'grant').at(-1), { request }, `${name}: nothing of it was ever taken, so it is free at once`);
+    test.equal(stage.chargedBytes(), plusTenth(12 * GiB));
+  }
+  test.end();
+});
+
+t.test('R27, R54: what a process says it holds at this moment judges nobody, neither itself nor another', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const lease = stage.resident(worker, 'a', 8 * GiB);
+  const holder = stage.session('holder');
+  const { sampleAgeMs: _, ...before } = stage.cardView();
+  for (const bytes of [0, 8 * GiB, 24 * GiB]) {
+    for (const generation of [worker, holder]) test.same(stage.send({ type: 'heartbeat', generation, reserved: [{ device: card0, bytes }] }), [], `${String(bytes)} by ${generation}`);
+    const { sampleAgeMs: __, ...now } = stage.cardView();
+    test.same(now, before);
+    test.equal(stage.lease(lease)?.residentBytes, 8 * GiB);
+  }
+  test.equal(all(stage.ask(holder, 'b', 13 * GiB).effects, 'grant').length, 1, 'and what the card shows is what is granted on');
+  test.end();
+});
+
 t.test('D15: foreign use is what nobody of ours explains; it is refused with its size and nobody is evicted for nothing', (test) => {
   const stage = new Stage();
   stage.card();

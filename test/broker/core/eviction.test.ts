@@ -1,7 +1,7 @@
 /** Freeing: plans, commands, answers, confirmation by measurement, and the ladder when it does not come. */
 import t from 'tap';
 import { explainRecords } from '../../../broker/core/index.js';
-import { all, card0, GiB, MiB, only, plusTenth, Stage } from './harness.js';
+import { all, card0, context, GiB, MiB, only, plusTenth, Stage } from './harness.js';
 import { withIdle } from './with-idle.js';
 
 t.test('an eviction is planned, commanded, confirmed by measurement, and only then granted on', (test) => {
@@ -347,6 +347,75 @@ t.test('R270: a victim that is alive and does not answer has freed nothing: the 
   test.equal(stage.lease(first.lease)?.chargedBytes, plusTenth(10 * GiB));
   test.equal(all(stage.obey(second), 'grant').length, 1);
   test.ok(a);
+  test.end();
+});
+
+t.test('R36, R37: victims go one by one where only the total is known, and no more of them once it is enough; never the requester', (test) => {
+  const stage = new Stage();
+  stage.card(card0, { confirms: 'total' });
+  const python = stage.worker({ engine: 'python' });
+  const own = stage.resident(python, 'own', 3 * GiB);
+  const [a, b] = [stage.resident(stage.worker(), 'a', 6 * GiB), stage.resident(stage.worker(), 'b', 6 * GiB)];
+  const host = stage.session('holder');
+  const kept = stage.resident(host, 'kept', 5 * GiB, { policy: { pinned: true } });
+  stage.pass(5_000);
+  stage.sample();
+  const asked = stage.ask(python, 'own', 0, { lease: own, parts: [context(9 * GiB)], deadlineMs: 90_000 });
+  const first = only(asked.effects, 'move');
+  test.ok([a, b].includes(first.lease), 'one of the two that it takes');
+  const plan = explainRecords(stage.core).find((record) => record.verdict === 'evicting');
+  test.equal(plan?.victims.find((victim) => victim.lease === own)?.passedOver, 'requester');
+  test.equal(plan?.victims.filter((victim) => victim.passedOver === null).length, 2);
+  stage.take(host, -5 * GiB);
+  stage.release(host, kept);
+  const effects = [...stage.obey(first), ...stage.pass(5_000)];
+  test.equal(only(effects, 'grant').request, asked.request, 'what a third one gave back meanwhile is enough');
+  test.equal(all(effects, 'move').length, 0, 'so the second victim stays');
+  test.equal(stage.lease(first.lease === a ? b : a)?.state, 'resident');
+  test.end();
+});
+
+t.test('R40: a model without bytes on the card is no victim; it frees nothing', (test) => {
+  const { stage, lease, holder } = withIdle({ park: true, parkable: true });
+  stage.obey(only(stage.ask(holder, 'b', 12 * GiB).effects, 'move'));
+  stage.sample();
+  test.match(stage.lease(lease), { state: 'parked', residentBytes: 0 });
+  const bystander = stage.resident(stage.worker(), 'c', 8 * GiB);
+  stage.pass(5_000);
+  stage.sample();
+  const effects = [...stage.ask(stage.session('holder'), 'd', 9 * GiB).effects, ...stage.pass(1_000)];
+  test.equal(only(effects, 'move').lease, bystander);
+  const named = explainRecords(stage.core, { count: 100 }).filter((record) => record.model === 'd').flatMap((record) => record.victims.map((victim) => victim.lease));
+  test.notOk(named.includes(lease), 'nor is it looked at');
+  test.end();
+});
+
+t.test('R95: to evict what is in no process starts none, and is answered at once', (test) => {
+  const { stage, worker } = withIdle();
+  stage.exit(worker);
+  const effects = stage.send({ type: 'evict_requested', generation: stage.session(), request: 9, model: 'a', target: 'none', deadlineMs: 10_000 });
+  test.match(only(effects, 'report_evicted'), { request: 9, freedBytes: 0 });
+  test.equal(all(effects, 'spawn').length + all(effects, 'move').length, 0);
+  test.end();
+});
+
+t.test('R123: an eviction never crosses cards, though the other one has the room', (test) => {
+  const stage = new Stage();
+  stage.card();
+  stage.card('GPU-1');
+  const here = stage.resident(stage.worker(), 'here', 10 * GiB);
+  stage.resident(stage.session('holder'), 'pinned', 6 * GiB, { policy: { pinned: true } });
+  const there = stage.resident(stage.worker({ device: 'GPU-1' }), 'there', 20 * GiB, { device: 'GPU-1' });
+  stage.pass(5_000);
+  stage.sample();
+  stage.sample('GPU-1');
+  const holder = stage.session('holder');
+  test.equal(only(stage.ask(holder, 'fits by one', 12 * GiB).effects, 'move').lease, here);
+  const second = stage.ask(stage.session('holder'), 'fits by none', 18 * GiB, { deadlineMs: 5_000 });
+  const effects = [...second.effects, ...stage.pass(6_000)];
+  test.equal(all(effects, 'move').filter((move) => move.lease === there).length, 0);
+  test.match(all(effects, 'deny').find((deny) => deny.request === second.request), { code: 'deadline_passed' });
+  test.equal(stage.lease(there)?.state, 'resident');
   test.end();
 });
 

@@ -3,7 +3,7 @@ import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, write
 import { join } from 'node:path';
 import t from 'tap';
 import { defaultLimits, type ControlMessage } from '../../../protocol/index.js';
-import type { Channel } from '../../../protocol/node/index.js';
+import { AdmissionDesk } from '../../../broker/shell/admission-desk.js';
 import { effectiveLimits } from '../../../broker/shell/effective-limits.js';
 import { lockFile, readHolder } from '../../../broker/shell/file-lock.js';
 import { endOf, lastWords, typedEnd } from '../../../broker/shell/last-words.js';
@@ -15,8 +15,8 @@ import { ThreadShares } from '../../../broker/shell/workers.js';
 import { createCore } from '../../../broker/core/index.js';
 import type { CardDescription, Reading } from '../../../broker/devices/index.js';
 import { classPolicies } from '../../../protocol/index.js';
-import { monotonicUs } from '../../../protocol/node/index.js';
-import { folder, thrown, until } from '../../integration/support.js';
+import { memoryPair, monotonicUs, openChannel, type Channel } from '../../../protocol/node/index.js';
+import { folder, refusal, thrown, until } from '../../integration/support.js';
 
 t.test('the state folder', async (t) => {
   t.test('is private, and its secret is made once', async (t) => {
@@ -70,6 +70,21 @@ t.test('a file lock', async (t) => {
   rmSync(path);
   t.match(readHolder(path), { pid: 'unknown' }, 'who cannot be known is not guessed');
   lockFile(path).release();
+});
+
+t.test('R66: the system’s word for who the peer is counts before any proof, and no word is a refusal', { skip: process.platform === 'linux' ? false : 'no SO_PEERCRED on this system' }, async (t) => {
+  const ours = process.getuid?.() ?? 0;
+  for (const [uid, theirs] of [[ours + 1, String(ours + 1)], [null, 'unknown']] as const) {
+    let admitted = 0;
+    const desk = new AdmissionDesk(defaultLimits, { admit: () => { admitted += 1; throw new Error('nobody is to come so far'); } });
+    const [brokerEnd, peerEnd] = memoryPair('control');
+    Object.defineProperty(brokerEnd, 'peerUid', { value: uid });
+    desk.receive(brokerEnd);
+    const channel = openChannel(peerEnd, { plane: 'control', side: 'client', limits: defaultLimits, handlers: { onMessage: () => undefined, onClose: () => undefined } });
+    const hello = { type: 'hello', protocol: 1, role: 'client', spawn: null, proof: '0'.repeat(64), pid: 1, name: 'x', resume: null } as const;
+    t.match(await refusal(channel.request(hello, { timeoutMs: 10_000 })), { code: 'peer_uid', details: { theirs, ours: String(ours) } });
+    t.equal(admitted, 0);
+  }
 });
 
 t.test('limits', async (t) => {
