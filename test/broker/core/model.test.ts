@@ -130,7 +130,7 @@ function obey(stage: Stage, random: (below: number) => number, actor: Actor, mov
 t.test('B82: in random lives no invariant breaks, and once all is idle and free the head of the queue is granted', (test) => {
   let steps = 0;
   const outcomes = { grants: 0, denials: 0, moves: 0 };
-  for (let seed = 1; seed <= 25; seed++) {
+  for (let seed = 1; seed <= 110; seed++) {
     const life = live(seed, 800);
     steps += life.log.length;
     for (const name of ['grants', 'denials', 'moves'] as const) outcomes[name] += life.outcomes[name];
@@ -144,7 +144,7 @@ t.test('B82: in random lives no invariant breaks, and once all is idle and free 
     if (all(effects, 'grant').length !== 1) test.fail(`seed ${String(seed)}: the head waits for ${JSON.stringify(stage.view().waiting)} on ${JSON.stringify(stage.cardView())}`);
     if (stage.counter('oldestWaiterMs') !== 0) test.fail(`seed ${String(seed)}: somebody still waits`);
   }
-  test.ok(steps > 20_000, `${String(steps)} steps`);
+  test.ok(steps > 100_000, `${String(steps)} steps`);
   test.ok(outcomes.grants > 1_000 && outcomes.denials > 50 && outcomes.moves > 100, JSON.stringify(outcomes));
   test.end();
 });
