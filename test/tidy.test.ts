@@ -2,6 +2,7 @@
 import t from 'tap';
 import { allImports, circles, impurities, packageOf, wrongDirections, wrongPackages } from './tidy/imports.js';
 import { adrFaults, deadAdrLinks, documentedCodes, errorCodes, generatedCodes } from './tidy/documents.js';
+import { scenarios } from './tidy/scenarios.js';
 import { fileLines, fileLinesMax, longFunctions, medianLines, medianLinesAim } from './tidy/sizes.js';
 import { allFiles, has, read, typescriptFiles } from './tidy/tree.js';
 
@@ -63,6 +64,10 @@ t.test('documents', async (t) => {
 t.test('tests', async (t) => {
   t.test('lie under test/, where they are run', async (t) => {
     t.strictSame(testFiles.filter((path) => !path.startsWith('test/')), []);
+  });
+  t.test('have one, at least, under the id of each scenario from the field', async (t) => {
+    const titled = new Set(testFiles.flatMap((path) => [...read(path).matchAll(/\.test\((['"`])(.*?)\1,/g)].flatMap(([, , title = '']) => title.match(/\b[BR]\d+\b/g) ?? [])));
+    t.strictSame(scenarios.filter((id) => !titled.has(id)), []);
   });
   t.test('are never switched off', async (t) => {
     const switchedOff = /\.skip\(|\.todo\(|\bt\.only\b|\b(skip|todo): *(true|['"`])/;

@@ -1,0 +1,17 @@
+/** Scenarios from the field that the broker answers for: each has a test with its id in the title. */
+export const scenarios: readonly string[] = [
+  // Estimation and admission
+  'B13', 'B14', 'B17', 'B19', 'B20', 'B22', 'B23', 'B25',
+  // Lease accounting, identity and time
+  'B26', 'B28', 'B29', 'B31', 'B32', 'B34', 'B191',
+  // Eviction and freeing
+  'B35', 'B37', 'B38', 'B40', 'B41', 'B43', 'B44', 'B46', 'B47', 'B49', 'B52', 'B56', 'B58', 'B193', 'B194',
+  // Concurrency, queue, deadlock
+  'B59', 'B61', 'B62', 'B64', 'B65', 'B67', 'B68', 'B73', 'B74', 'B76', 'B77', 'B79', 'B80', 'B82', 'B83',
+  // Crash, hang, zombie
+  'B85', 'B86', 'B88', 'B94',
+  // Transport and framing
+  'B175', 'B176', 'B178', 'B179', 'B181', 'B182',
+  // Acceptance
+  'R265', 'R266', 'R267', 'R268', 'R269', 'R270', 'R271', 'R272', 'R273', 'R274', 'R275', 'R276', 'R277', 'R278',
+];
