@@ -1,0 +1,17 @@
+/** Scenarios that ship, on real processes: a broker with simulated cards, workers, sockets and signals in earnest. */
+import t from 'tap';
+import { missedExpectations } from '../../src/scenarios/expectations.js';
+import { playOnProcesses } from '../../src/scenarios/on-processes.js';
+import { readScenario } from '../../src/scenarios/read.js';
+
+for (const name of ['thrash-pair', 'stampede', 'slow-release']) {
+  t.test(`${name} holds on real processes`, async (t) => {
+    const scenario = await readScenario(name);
+    const { recorder, refusals, tookMs } = await playOnProcesses({ ...scenario, durationMs: scenario.durationMs / 2 }, { speed: 10, engines: false, signal: new AbortController().signal });
+    const figures = recorder.figures(refusals, tookMs);
+    // How long anybody waits here is the machine's own load, ten times over.
+    const expect = Object.fromEntries(Object.entries(scenario.expect).filter(([figure]) => !figure.startsWith('waitMs')));
+    t.strictSame(missedExpectations(expect, figures), [], `${figures['answered'] ?? 0} of ${figures['requests'] ?? 0} answered`);
+    t.ok((figures['loads'] ?? 0) > 2 && (figures['evictions'] ?? 0) > 1, `${figures['loads'] ?? 0} loads, ${figures['evictions'] ?? 0} evictions`);
+  });
+}
