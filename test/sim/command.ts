@@ -2,7 +2,7 @@
 import { parseArgs } from 'node:util';
 import { loadCore } from './mutants/load.js';
 import { runMutants } from './mutants/run.js';
-import { addResult, emptySummary, failureText, stepText } from './report.js';
+import { addResult, emptySummary, failureLine, failureText, stepText } from './report.js';
 import { runSeed } from './run.js';
 import type { Step } from '../../src/scenarios/world/context.js';
 
@@ -38,14 +38,20 @@ interface SeedOptions {
   readonly trace: boolean;
 }
 
+/** Failing seeds told in full; of the others one line is enough to run them again. */
+const toldInFullMax = 3;
+
 async function runSeeds({ seeds, steps, from, json, trace }: SeedOptions): Promise<number> {
   const module = await loadCore();
   const summary = emptySummary();
   const startedAt = process.hrtime.bigint();
+  let failed = 0;
   for (let seed = from; seed < from + seeds; seed++) {
     const result = runSeed({ seed, steps, module, ...(trace ? { trace: (step: Step) => console.error(stepText(step)) } : {}) });
     addResult(summary, result);
-    if (result.violations.length > 0 || result.stuck !== null) console.error(failureText(result));
+    if (result.violations.length === 0 && result.stuck === null) continue;
+    console.error(failed < toldInFullMax ? failureText(result) : failureLine(result));
+    failed++;
   }
   const seconds = Number(process.hrtime.bigint() - startedAt) / 1e9;
   if (json) console.log(JSON.stringify({ ...summary, from, seconds: Math.round(seconds * 10) / 10 }));

@@ -51,6 +51,12 @@ export function failureText(result: RunResult): string {
   return lines.join('\n');
 }
 
+/** The seed and the first rule that it broke. */
+export function failureLine({ seed, violations, stuck }: RunResult): string {
+  const [first] = violations;
+  return `SEED=${seed} ${first === undefined ? `stuck: ${stuck ?? ''}` : `broken: ${first.rule}: ${first.text.split('\n', 1)[0] ?? ''}`}`;
+}
+
 export function stepText(step: Step): string {
   const { event, effects } = step;
   const lines = [`  ${(event.atUs / 1_000_000).toFixed(6)} ${eventText(event)}`];
