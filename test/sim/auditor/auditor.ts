@@ -14,7 +14,7 @@ import { followEffect } from './follow-effects.js';
 import { followEvent, noteFailure } from './follow-events.js';
 import { requestKey } from './records.js';
 import { checkAnswer, checkOpenRequests, isAnswer } from './rules-answers.js';
-import { checkGrant } from './rules-grants.js';
+import { checkGrant, checkLoaded } from './rules-grants.js';
 import { checkOom } from './rules-oom.js';
 import { checkPlaced, checkSpawn, checkTerminate } from './rules-processes.js';
 import { checkRecords } from './rules-records.js';
@@ -96,6 +96,9 @@ export class Auditor {
         return;
       case 'cancel_command':
         checkCancel(check, effect);
+        return;
+      case 'publish':
+        if (effect.name === 'loaded') checkLoaded(check, String(effect.data['lease']), Number(effect.data['chargedBytes']));
         return;
       default:
     }

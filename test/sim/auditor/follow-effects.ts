@@ -50,9 +50,13 @@ export function followEffect(check: Check, effect: Effect): void {
       if (command !== undefined) command.cancelled = true;
       return;
     }
+    case 'publish': {
+      const loaded = effect.name === 'loaded' ? book.leases.get(String(effect.data['lease'])) : undefined;
+      if (loaded !== undefined) loaded.shownBytes = Number(effect.data['chargedBytes']);
+      return;
+    }
     case 'sample':
     case 'explain':
-    case 'publish':
   }
 }
 

@@ -70,6 +70,14 @@ function checkSize(check: Check, name: string, grant: EffectOf<'grant'>, request
   if (isTooLittle || isTooMuch) check.broken('need', `${name}: 11/10 of the parts is ${wantedBytes}, it had ${lease.promiseBytes}`);
 }
 
+/** After its load a lease is charged 11/10 of its steady parts, or of what it has where that is more: the surplus of the peak has gone back (D11). */
+export function checkLoaded(check: Check, id: string, chargedBytes: number): void {
+  const lease = check.book.leases.get(id);
+  if (lease === undefined) return;
+  const mostBytes = withHeadroom(Math.max(sumOf(lease.parts), lease.residentBytes));
+  if (chargedBytes > mostBytes) check.broken('steady', `${id} (${lease.model}) is charged ${chargedBytes} after its load; 11/10 of what it has is ${mostBytes}`);
+}
+
 /** Unknown is not zero: without a reading nothing is granted, unless the operator allows the ledger alone. */
 function checkReading(check: Check, name: string, card: AuditedCard): void {
   const { limits, allowLedgerOnly } = check.book.options;

@@ -67,6 +67,10 @@ export const ledgerMutants: readonly Mutant[] = [
     from: 'if (wantedBytes <= chargedBytes) {', to: 'if (wantedBytes > 0) {',
   },
   {
+    name: 'surplus-kept', about: 'what only the top of a load needed stays charged', file: 'lease-events.js',
+    from: 'if (mayShrink)\n            setCharged(core, lease.charge, wantedBytes);', to: '',
+  },
+  {
     name: 'growing-part-lowered', about: 'a part that grows with use is lowered by its first measurement', file: 'lease-events.js',
     from: 'known === undefined || part.upFront ? part.bytes : Math.max(known.bytes, part.bytes)', to: 'part.bytes',
   },
