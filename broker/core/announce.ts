@@ -52,7 +52,7 @@ function reconcile(core: Core, lease: Lease, state: ModelState): void {
   lease.residency = state.state;
   if (lease.state === 'granted' || lease.release !== null || lease.state === 'quarantined' || !isBytes(state.residentBytes)) return;
   setResident(core, lease.charge, state.residentBytes);
-  if (state.residentBytes > lease.charge.chargedBytes) overLease(core, lease, state.residentBytes, chargeFor(state.residentBytes, lease.exclusive));
+  if (state.residentBytes > lease.charge.wantedBytes) overLease(core, lease, state.residentBytes, chargeFor(state.residentBytes, lease.exclusive));
   if (lease.state === 'parked' && state.residentBytes > 0) setState(core, lease, 'resident');
 }
 

@@ -43,7 +43,7 @@ export function leavingBytes(core: Core, card: Card): { readonly firmBytes: numb
   let drainingBytes = 0;
   for (const id of card.releasing) {
     const lease = mustLease(core, id);
-    if (!card.ending.has(lease.generation)) firmBytes += lease.charge.chargedBytes - (lease.release?.toChargedBytes ?? 0);
+    if (!card.ending.has(lease.generation)) firmBytes += Math.max(0, lease.charge.chargedBytes - (lease.release?.toChargedBytes ?? 0));
   }
   for (const id of card.jobs) {
     const lease = mustLease(core, id);

@@ -20,6 +20,8 @@ export function onCardAdded(core: Core, event: Added): void {
     known.floorBytes = event.floorBytes;
     known.lost = null;
     known.planEpoch++;
+    // A larger card lets its processes be charged with more.
+    for (const seat of known.seats.values()) core.relieved.add(seat);
   }
   core.dirty.add(event.device);
   const card = core.cards.get(event.device);

@@ -3,11 +3,11 @@
  * one that no card could hold is not taken in: it is counted, explained, cut
  * down to what the card has, and a worker that made it is ended as broken.
  * Holders are never ended by us (D7). The ledger bounds its sums itself
- * (ledger.ts): claims that are possible one by one may not be so together.
+ * (bounds.ts): claims that are possible one by one may not be so together.
  */
 import type { LeasePart, ModelState } from '../../protocol/index.js';
 import type { CommandAnswer, CoreEvent } from './events.js';
-import { cardBytesMax, claimBytesMax } from './ledger.js';
+import { cardBytesMax, claimBytesMax } from './bounds.js';
 import { endMisbehaving } from './process.js';
 import { count, explain, inWords } from './report.js';
 import type { Card, Core } from './state.js';

@@ -42,5 +42,6 @@ export function createCore(options: CoreOptions): Core {
     changed: new Set(),
     fresh: new Set(),
     touched: new Set(),
+    relieved: new Set(),
   };
 }

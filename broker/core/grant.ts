@@ -21,7 +21,7 @@ export function grantBudget(core: Core, card: Card, waiter: BudgetWaiter, unveri
   const lease = extended ?? openLease(core, card, waiter);
   if (extended === null) attachLease(core, process, lease);
   else extend(lease, waiter);
-  setCharged(core, lease.charge, lease.charge.chargedBytes + growBytes);
+  setCharged(core, lease.charge, lease.charge.wantedBytes + growBytes);
   if (extended === null || lease.state === 'parked') begin(core, lease);
   else if (growBytes > 0 && lease.state === 'resident') grow(core, lease);
   if (waiter.profiles && card.loading.has(lease.id)) card.loadToken = lease.id;

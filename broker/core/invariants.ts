@@ -2,6 +2,7 @@
  * What must hold after every step. The short form looks at what the step
  * touched and runs always; the whole form recomputes every sum and index.
  */
+import { cardSumBytesMax, seatBytesMax } from './bounds.js';
 import { isIdle, isLoading } from './lease-store.js';
 import { pendingOf } from './ledger.js';
 import { must, mustCard, mustLease } from './must.js';
@@ -102,6 +103,7 @@ function checkSeat(core: Core, card: Card, seat: Seat): number {
   must(core.processes.has(seat.generation), `${seat.generation}: a seat belongs to a process`);
   must(chargedBytes === seat.chargedBytes && unseenBytes === seat.unseenBytes && leasedBytes === seat.leasedBytes && unsettled === seat.unsettled, `${seat.generation}: the sums of its seat are kept`);
   checkComing(core, seat);
+  checkCut(core, card, seat);
   must(seat.pendingBytes === pendingOf(seat), `${seat.generation}: what it may still take is kept`);
   return seat.pendingBytes;
 }
@@ -112,6 +114,20 @@ function checkComing(core: Core, seat: Seat): void {
   must(sum(charges, (charge) => charge.seenBytes) === seat.seenBytes, `${seat.generation}: the sum of seen bytes is kept`);
   must(sum(coming, (charge) => charge.chargedBytes) === seat.coming.chargedBytes, `${seat.generation}: the sum of coming charges is kept`);
   must(sum(coming, unseen) === seat.coming.unseenBytes && sum(coming, (charge) => charge.seenBytes) === seat.coming.seenBytes, `${seat.generation}: the sums of coming bytes are kept`);
+}
+
+/** What is cut is known as such, and only where there is no room for it. */
+function checkCut(core: Core, card: Card, seat: Seat): void {
+  const { cut } = seat;
+  let isCut = 0;
+  for (const charge of [seat.floor, seat.residue, ...[...seat.leases].map((id) => mustLease(core, id).charge)]) {
+    must(charge.chargedBytes <= charge.wantedBytes, `${charge.id}: is charged no more than it should be`);
+    must(cut.charged.has(charge.id) === charge.chargedBytes < charge.wantedBytes, `${charge.id}: is known as cut exactly while it is`);
+    isCut += charge.chargedBytes < charge.wantedBytes ? 1 : 0;
+    if (charge.kind === 'lease') must(cut.resident.has(charge.id) === charge.residentBytes < charge.wantedResidentBytes, `${charge.id}: what it reports is known as cut exactly while it is`);
+  }
+  must(isCut === cut.charged.size, `${seat.generation}: only its own charges are cut`);
+  must(isCut === 0 || seat.chargedBytes >= seatBytesMax(card) || card.chargedBytes >= cardSumBytesMax, `${seat.generation}: charges are cut only while there is no room for them`);
 }
 
 function sum(charges: readonly Charge[], of: (charge: Charge) => number): number {

@@ -2,11 +2,12 @@
 import type { LeasePart } from '../../protocol/index.js';
 import { strangersBytes } from './available.js';
 import { failed, retryAfterOom, succeeded } from './backoff.js';
+import { claimBytesMax } from './bounds.js';
 import { inMs, msSince } from './clock.js';
 import { closeCommand, openCommand } from './command.js';
 import type { CoreEvent } from './events.js';
 import { endProcess, strikesMax } from './ladder.js';
-import { claimBytesMax, setCharged, setResident } from './ledger.js';
+import { setCharged, setResident } from './ledger.js';
 import { reindex, setState, setUse, wasLease, watchLoad } from './lease-store.js';
 import { modelOf } from './model.js';
 import { mustCard, mustProcess } from './must.js';
@@ -207,10 +208,9 @@ export function trueUp(declared: readonly LeasePart[], measured: readonly LeaseP
 function chargeSteady(core: Core, lease: Lease, mayShrink: boolean): void {
   // Without news of its parts only what is resident counts: a partial eviction may have left it smaller than they are.
   const steadyBytes = mayShrink ? Math.max(sumOf(lease.parts), lease.charge.residentBytes) : lease.charge.residentBytes;
-  if (!mayShrink && steadyBytes <= lease.charge.chargedBytes) return;
+  if (!mayShrink && steadyBytes <= lease.charge.wantedBytes) return;
   const wantedBytes = chargeFor(steadyBytes, lease.exclusive);
-  const { chargedBytes } = lease.charge;
-  if (wantedBytes <= chargedBytes) {
+  if (wantedBytes <= lease.charge.wantedBytes) {
     if (mayShrink) setCharged(core, lease.charge, wantedBytes);
     return;
   }
@@ -219,7 +219,7 @@ function chargeSteady(core: Core, lease: Lease, mayShrink: boolean): void {
 
 function claimResident(core: Core, lease: Lease, bytes: number): void {
   setResident(core, lease.charge, bytes);
-  if (bytes > lease.charge.chargedBytes && lease.state === 'loading') overLease(core, lease, bytes, chargeFor(bytes, lease.exclusive));
+  if (bytes > lease.charge.wantedBytes && lease.state === 'loading') overLease(core, lease, bytes, chargeFor(bytes, lease.exclusive));
 }
 
 /** On its way out or parked, and it says that it holds more than is charged: charged at once, whatever was thought to be free (D12). */
@@ -229,7 +229,7 @@ function believeMore(core: Core, lease: Lease, bytes: number): void {
     release.leftBytes = Math.max(release.leftBytes, bytes);
     release.toChargedBytes = Math.max(release.toChargedBytes, bytes);
   }
-  if (bytes <= lease.charge.chargedBytes) return;
+  if (bytes <= lease.charge.wantedBytes) return;
   setResident(core, lease.charge, bytes);
   overLease(core, lease, bytes, bytes);
 }

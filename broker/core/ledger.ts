@@ -3,36 +3,14 @@
  * by card and by seat are kept, never recomputed (invariants.ts recomputes them
  * to check).
  */
-import { withHeadroom } from './headroom.js';
+import { bounded, cardSumBytesMax } from './bounds.js';
 import { must, mustCard } from './must.js';
 import type { Card, Charge, ChargeKind, Core, Seat } from './state.js';
-
-/** A larger card is used up to this; so is the host's memory. */
-export const cardBytesMax = 2 ** 49;
-
-/**
- * The sums of one card stay at or below this, so that any three of them are
- * still exact integers together. Above the card's own size sums decide nothing
- * more: all is refused. Only false claims of hundreds of processes come here.
- */
-const cardSumBytesMax = 2 ** 50;
-
-/** The most that one process can hold there. The CPU's pseudo-card has no size of its own. */
-export function claimBytesMax(card: Card): number {
-  return card.kind === 'cpu' ? cardBytesMax : card.totalBytes;
-}
-
-/** What a charge may be without one process, or all of them, going beyond what can be. */
-function bounded(card: Card, wantedBytes: number, isBytes: number, seatBytes: number, cardBytes: number): number {
-  if (wantedBytes <= isBytes) return wantedBytes;
-  const roomBytes = Math.min(withHeadroom(claimBytesMax(card)) - seatBytes, cardSumBytesMax - cardBytes);
-  return isBytes + Math.max(0, Math.min(roomBytes, wantedBytes - isBytes));
-}
 
 export function newCharge(kind: ChargeKind, id: string, device: string, generation: string): Charge {
   return {
     id, kind, device, generation,
-    chargedBytes: 0, residentBytes: 0, seenBytes: 0, attributedBytes: 0,
+    chargedBytes: 0, wantedBytes: 0, residentBytes: 0, wantedResidentBytes: 0, seenBytes: 0, attributedBytes: 0,
     flux: null, fluxSinceAtUs: 0, loading: null, coming: false, changes: [],
   };
 }
@@ -48,7 +26,7 @@ export function seatOf(core: Core, card: Card, generation: string): Seat {
     residue: newCharge('residue', `residue ${generation}`, card.device, generation),
     leases: new Set(),
     chargedBytes: 0, unseenBytes: 0, seenBytes: 0, coming: { chargedBytes: 0, unseenBytes: 0, seenBytes: 0 }, pendingBytes: 0, leasedBytes: 0, unsettled: 0,
-    readingBytes: null, baselineBytes: 0, floorSource: 'unknown', hadLease: false, remeasure: new Set(),
+    readingBytes: null, baselineBytes: 0, floorSource: 'unknown', hadLease: false, cut: { charged: new Set(), resident: new Set() }, remeasure: new Set(),
   };
   card.seats.set(generation, seat);
   core.dirty.add(card.device);
@@ -61,8 +39,11 @@ export function setCharged(core: Core, charge: Charge, wantedBytes: number): voi
   const card = mustCard(core, charge.device);
   const seat = charge.kind === 'returning' ? undefined : card.seats.get(charge.generation);
   const bytes = bounded(card, wantedBytes, charge.chargedBytes, seat?.chargedBytes ?? charge.chargedBytes, card.chargedBytes);
+  charge.wantedBytes = wantedBytes;
+  if (seat !== undefined) noteCut(seat.cut.charged, charge.id, bytes < wantedBytes);
   const grownBytes = bytes - charge.chargedBytes;
   if (grownBytes === 0) return;
+  if (grownBytes < 0) relieve(core, card, seat, card.chargedBytes);
   const before = unseen(charge);
   charge.chargedBytes = bytes;
   card.charged[charge.kind] += grownBytes;
@@ -71,9 +52,21 @@ export function setCharged(core: Core, charge: Charge, wantedBytes: number): voi
   core.dirty.add(card.device);
 }
 
+function noteCut(cut: Set<string>, id: string, isCut: boolean): void {
+  if (isCut) cut.add(id);
+  else if (cut.size > 0) cut.delete(id);
+}
+
+/** A figure falls: what was cut off for it is looked at again in this step. */
+function relieve(core: Core, card: Card, seat: Seat | undefined, cardBytes: number): void {
+  // It was the card as a whole that had no more room.
+  if (cardBytes >= cardSumBytesMax) for (const other of card.seats.values()) core.relieved.add(other);
+  else if (seat !== undefined && seat.cut.charged.size + seat.cut.resident.size > 0) core.relieved.add(seat);
+}
+
 /** Sets what is believed resident. A sample taken later sees it; one taken before does not. */
 export function setResident(core: Core, charge: Charge, wantedBytes: number): void {
-  if (wantedBytes === charge.residentBytes) return;
+  if (wantedBytes === charge.residentBytes && wantedBytes === charge.wantedResidentBytes) return;
   const bytes = moveResident(core, charge, wantedBytes);
   charge.changes.push({ atUs: core.nowUs, residentBytes: bytes });
   mustCard(core, charge.device).unsampled.set(charge.id, charge);
@@ -83,12 +76,19 @@ export function setResident(core: Core, charge: Charge, wantedBytes: number): vo
 export function setFlux(core: Core, charge: Charge, flux: Charge['flux']): void {
   if (flux === charge.flux) return;
   const card = mustCard(core, charge.device);
-  if (flux === 'loading') charge.loading = { sinceAtUs: core.nowUs, untilAtUs: null };
+  if (flux === 'loading') beginLoading(core, card, charge);
   else if (charge.loading?.untilAtUs === null) charge.loading.untilAtUs = core.nowUs;
   charge.flux = flux;
   charge.fluxSinceAtUs = core.nowUs;
   card.lastMotionAtUs = core.nowUs;
   card.unsampled.set(charge.id, charge);
+}
+
+/** A sample taken during an earlier loading may still be on its way: until one has been taken after it, the next loading goes on with it. */
+function beginLoading(core: Core, card: Card, charge: Charge): void {
+  const { loading } = charge;
+  if (loading !== null && (loading.untilAtUs ?? 0) > (card.sample?.takenAtUs ?? 0)) loading.untilAtUs = null;
+  else charge.loading = { sinceAtUs: core.nowUs, untilAtUs: null };
 }
 
 /** What was resident at the last sample, as that sample (or a measurement of it) tells. */
@@ -151,6 +151,9 @@ function moveResident(core: Core, charge: Charge, wantedBytes: number): number {
   const seat = charge.kind === 'lease' ? card.seats.get(charge.generation) : undefined;
   const bytes = bounded(card, wantedBytes, charge.residentBytes, seat?.leasedBytes ?? charge.residentBytes, card.residentBytes);
   const grownBytes = bytes - charge.residentBytes;
+  charge.wantedResidentBytes = wantedBytes;
+  if (seat !== undefined) noteCut(seat.cut.resident, charge.id, bytes < wantedBytes);
+  if (grownBytes < 0) relieve(core, card, seat, card.residentBytes);
   charge.residentBytes = bytes;
   card.residentBytes += grownBytes;
   if (seat !== undefined) seat.leasedBytes += grownBytes;

@@ -62,7 +62,7 @@ export function leaseNeedBytes(core: Core, waiter: BudgetWaiter): number {
   // The parts of both together may leave the byte counts, which no card can give.
   if (Number.isNaN(wholeBytes)) return Number.MAX_SAFE_INTEGER;
   const chargeBytes = chargeFor(Math.max(wholeBytes, waiter.peakBytes), waiter.exclusive);
-  return Math.max(0, chargeBytes - (lease?.charge.chargedBytes ?? 0));
+  return Math.max(0, chargeBytes - (lease?.charge.wantedBytes ?? 0));
 }
 
 /** Whether a request names no byte more than the parts of its lease: a claim of what it has already. */

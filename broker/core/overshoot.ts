@@ -12,7 +12,7 @@ import { terminateWhenIdle } from './terminate.js';
 /** A lease turns out to need `wantedBytes`, headroom included, for `heldBytes` of steady use. */
 export function overLease(core: Core, lease: Lease, heldBytes: number, wantedBytes: number): void {
   const card = mustCard(core, lease.device);
-  const beforeBytes = lease.charge.chargedBytes;
+  const beforeBytes = lease.charge.wantedBytes;
   setCharged(core, lease.charge, wantedBytes);
   // What had been found without explanation in this process is explained as far as its lease now covers it.
   const seat = card.seats.get(lease.generation);
@@ -117,7 +117,7 @@ function shrinkResidue(core: Core, seat: Seat, leftBytes: number): void {
 
 /** Sets what a process holds beyond its floor and leases, as measured. */
 export function setResidue(core: Core, seat: Seat, bytes: number): void {
-  if (bytes === seat.residue.chargedBytes) return;
+  if (bytes === seat.residue.wantedBytes) return;
   setCharged(core, seat.residue, bytes);
   setMeasured(core, seat.residue, bytes);
   setAttributed(mustCard(core, seat.device), seat.residue, bytes);

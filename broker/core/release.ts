@@ -30,7 +30,7 @@ export function beginRelease(core: Core, lease: Lease, released: Released): void
     leftBytes: released.leftBytes,
     fromChargedBytes: lease.charge.chargedBytes,
     fromResidentBytes: Math.max(lease.charge.residentBytes, released.leftBytes),
-    toChargedBytes: Math.min(released.toChargedBytes, lease.charge.chargedBytes),
+    toChargedBytes: Math.min(released.toChargedBytes, lease.charge.wantedBytes),
     then: released.then,
     rung: released.rung,
     cause: released.cause,
@@ -44,7 +44,7 @@ export function beginRelease(core: Core, lease: Lease, released: Released): void
   card.lastMotionAtUs = core.nowUs;
   if (released.then === 'resident') reindex(core, lease);
   else setState(core, lease, 'releasing');
-  if (card.confirms === 'none' || isLedgerOnly(core, card) || lease.charge.chargedBytes === lease.release.toChargedBytes) {
+  if (card.confirms === 'none' || isLedgerOnly(core, card) || lease.charge.chargedBytes <= lease.release.toChargedBytes) {
     finishRelease(core, lease, 'by the ledger alone');
     return;
   }

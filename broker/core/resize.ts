@@ -33,7 +33,7 @@ export function onResizeRequested(core: Core, event: Resize): void {
   const grownBytes = sumBytes - sumOf(lease.parts);
   const wantedBytes = chargeFor(sumBytes, lease.exclusive);
   lease.parts = parts;
-  if (wantedBytes > lease.charge.chargedBytes) {
+  if (wantedBytes > lease.charge.wantedBytes) {
     setCharged(core, lease.charge, wantedBytes);
     if (lease.state === 'resident') grow(core, lease);
     reindex(core, lease);
@@ -58,7 +58,7 @@ function refuse(core: Core, lease: Lease, sumBytes: number): Refusal | null {
   if (lease.state === 'releasing' || lease.state === 'quarantined' || lease.state === 'parked' || (lease.release !== null && lease.release.then !== 'resident')) {
     return { code: 'lease_unknown', details: { lease: lease.id }, text: `lease ${lease.id} is being given back` };
   }
-  const growBytes = chargeFor(sumBytes, lease.exclusive) - lease.charge.chargedBytes;
+  const growBytes = chargeFor(sumBytes, lease.exclusive) - lease.charge.wantedBytes;
   const card = mustCard(core, lease.device);
   const { freeBytes } = available(core, card);
   // What is charged above what it will have left is leaving: no growth is to take that again.
@@ -73,6 +73,6 @@ function refuse(core: Core, lease: Lease, sumBytes: number): Refusal | null {
 }
 
 function denyResize(core: Core, event: Resize, lease: Lease, refusal: Refusal, sumBytes: number): void {
-  const needBytes = Math.max(0, chargeFor(sumBytes, lease.exclusive) - lease.charge.chargedBytes);
+  const needBytes = Math.max(0, chargeFor(sumBytes, lease.exclusive) - lease.charge.wantedBytes);
   deny(core, { generation: event.generation, request: event.request, model: lease.model, class: lease.class, card: mustCard(core, lease.device), requestedBytes: sumBytes, needBytes, ...refusal });
 }

@@ -8,7 +8,7 @@ const version = 1;
 /** Everything the core knows, as plain JSON. Taken between steps. */
 export function snapshot(core: Core): unknown {
   const { timers, ...rest } = core;
-  return { version, state: encode({ ...rest, effects: [], dirty: new Set(), changed: new Set(), fresh: new Set(), touched: new Set() }), timers: timers.list() };
+  return { version, state: encode({ ...rest, effects: [], dirty: new Set(), changed: new Set(), fresh: new Set(), touched: new Set(), relieved: new Set() }), timers: timers.list() };
 }
 
 /** A core that goes on exactly where `snapshot` was taken. */

@@ -21,8 +21,12 @@ export interface Charge {
   readonly device: string;
   readonly generation: string;
   chargedBytes: number;
+  /** What it should be charged: more than it is while its process is charged with all that one can cost there. */
+  wantedBytes: number;
   /** What is believed to be there now: reported by its owner, lowered only by what frees. */
   residentBytes: number;
+  /** What was reported: more than is believed while all reports of its process together are more than there can be. */
+  wantedResidentBytes: number;
   /** What was resident when the last sample was taken; what is charged above it is still to come. */
   seenBytes: number;
   /** Its share of the last sample's used bytes (D15). */
@@ -30,7 +34,7 @@ export interface Charge {
   /** Loading or releasing: its true size is unknown, between nothing and all that is charged. */
   flux: 'loading' | 'releasing' | null;
   fluxSinceAtUs: number;
-  /** The last loading: when it began and ended; an end of null: not yet. */
+  /** The last loading, or several between which no sample was taken: when it began and ended; an end of null: not yet. */
   loading: { readonly sinceAtUs: number; untilAtUs: number | null } | null;
   /** It was loading at the last sample: of what its process then took beyond its other charges, this is the owner. */
   coming: boolean;
@@ -63,6 +67,8 @@ export interface Seat {
   baselineBytes: number;
   floorSource: 'unknown' | 'stated' | 'learned' | 'measured';
   hadLease: boolean;
+  /** Charges (by id) that are less than they should be, and those of which less is believed than was reported; oldest first. */
+  readonly cut: { readonly charged: Set<string>; readonly resident: Set<string> };
   /** Leases whose load failed here and of which no sample has yet shown what they left (B44). */
   readonly remeasure: Set<string>;
 }
@@ -383,6 +389,8 @@ export interface Core {
   readonly changed: Set<string>;
   readonly fresh: Set<string>;
   readonly touched: Set<string>;
+  /** Seats with cut charges of which another has fallen. */
+  readonly relieved: Set<Seat>;
 }
 
 export type { AdmissionNumbers };

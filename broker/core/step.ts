@@ -9,11 +9,12 @@ import type { Effect } from './effects.js';
 import type { CoreEvent } from './events.js';
 import { checkTouched } from './invariants.js';
 import { onLeaseReleased, onLoadBegun, onRecallAnswered, onResidencyReported, onUseReported } from './lease-events.js';
-import { onResizeRequested } from './resize.js';
 import { must, mustCard } from './must.js';
 import { onPlaceRequested } from './place-request.js';
 import { onFloorMeasured, onHeartbeat, onKillUnconfirmed, onProcessExited, onProcessReady, onSessionClosed, onSessionOpened, onSpawnFailed } from './process.js';
+import { makeGood } from './relief.js';
 import { onBudgetRequested, onRequestCancelled } from './request.js';
+import { onResizeRequested } from './resize.js';
 import { onSampled, onSampleFailed } from './sample.js';
 import type { Core } from './state.js';
 import { onTicked } from './tick.js';
@@ -49,6 +50,7 @@ export function step(core: Core, event: CoreEvent): Effect[] {
 function settleChanged(core: Core): void {
   for (let pass = 0; core.dirty.size > 0; pass++) {
     must(pass < passesMax, 'a step comes to rest');
+    if (core.relieved.size > 0) makeGood(core);
     for (const device of [...core.dirty]) {
       core.dirty.delete(device);
       core.changed.add(device);

@@ -120,6 +120,46 @@ t.test('the sums of a card stay exact however many processes claim all of it, an
   test.end();
 });
 
+t.test('what one process cannot be charged with beside its own false claim is made good when that goes', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker({ engine: 'python' });
+  const honest = stage.granted(worker, 'honest', 8 * GiB);
+  const liar = stage.resident(worker, 'liar', 8 * GiB);
+  stage.samples = false;
+  stage.report(worker, liar, 'resident', 24 * GiB);
+  test.equal(stage.chargedBytes(), plusTenth(24 * GiB), 'no process is charged with more than the whole card and its headroom');
+  stage.load(worker, honest, 9 * GiB);
+  test.match(stage.lease(honest), { chargedBytes: plusTenth(8 * GiB), residentBytes: plusTenth(24 * GiB) - 24 * GiB }, 'there is no room for what it reports');
+  stage.take(worker, -8 * GiB);
+  stage.release(worker, liar);
+  stage.sample();
+  test.equal(stage.chargedBytes(), plusTenth(9 * GiB) + 9 * GiB - (plusTenth(24 * GiB) - 24 * GiB), 'what is there beyond that is taken for the liar’s at first');
+  stage.sample();
+  test.equal(stage.lease(liar), undefined);
+  test.match(stage.lease(honest), { chargedBytes: plusTenth(9 * GiB), residentBytes: 9 * GiB });
+  test.equal(stage.chargedBytes(), plusTenth(9 * GiB), 'and no more than that');
+  test.end();
+});
+
+t.test('what was cut off is made good as well when the card turns out to be larger, and forgotten with its lease', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker({ engine: 'python' });
+  const first = stage.granted(worker, 'a', 8 * GiB);
+  const second = stage.granted(worker, 'b', 8 * GiB);
+  stage.samples = false;
+  stage.load(worker, first, 20 * GiB);
+  stage.load(worker, second, 10 * GiB);
+  test.equal(stage.chargedBytes(), plusTenth(24 * GiB));
+  stage.card(card0, { totalBytes: 48 * GiB });
+  test.equal(stage.lease(second)?.chargedBytes, plusTenth(10 * GiB));
+  test.equal(stage.chargedBytes(), plusTenth(30 * GiB));
+  stage.exit(worker);
+  test.equal(stage.cardView().leasedBytes, 0);
+  test.end();
+});
+
 t.test('a model evicted while quarantined: who asked is answered when its bytes are seen gone, and nothing names the lease after it', (test) => {
   const stage = new Stage();
   stage.card();

@@ -242,3 +242,24 @@ t.test('an overshoot is no room: more parts are not granted into it, though the 
   test.equal(only(stage.ask(worker, 'm', 0, { lease, parts: [weights(20 * GiB)] }).effects, 'grant').lease, lease, 'what it has it may claim again');
   test.end();
 });
+
+t.test('a sample taken in a load that has ended when it arrives shows that load, and no stranger', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  stage.samples = false;
+  const lease = stage.granted(worker, 'a', 6 * GiB);
+  stage.begin(worker, lease);
+  stage.take(worker, 6 * GiB);
+  const inTheLoadAtUs = stage.nowUs;
+  stage.report(worker, lease, 'resident', 6 * GiB, { parts: [weights(6 * GiB)] });
+  // It grows at once: a second load, begun before any sample was taken after the first.
+  only(stage.send({ type: 'resize_requested', generation: worker, request: 900, lease, parts: [context(GiB)] }), 'grant');
+  stage.sample(card0, inTheLoadAtUs);
+  test.match(stage.cardView(), { foreignBytes: 0, availableBytes: 24 * GiB - plusTenth(7 * GiB) });
+  stage.take(worker, GiB);
+  stage.report(worker, lease, 'resident', 7 * GiB, { parts: [weights(6 * GiB), context(GiB)] });
+  stage.sample();
+  test.match(stage.cardView(), { foreignBytes: 0, availableBytes: 24 * GiB - plusTenth(7 * GiB) });
+  test.end();
+});

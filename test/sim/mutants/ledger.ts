@@ -4,7 +4,7 @@ import type { Mutant } from './mutant.js';
 export const ledgerMutants: readonly Mutant[] = [
   {
     name: 'reservation-dropped', about: 'a grant charges nothing until it is loaded', file: 'grant.js',
-    from: 'setCharged(core, lease.charge, lease.charge.chargedBytes + growBytes);', to: '',
+    from: 'setCharged(core, lease.charge, lease.charge.wantedBytes + growBytes);', to: '',
   },
   {
     name: 'headroom-1.0', about: 'a lease is what was asked for, without the tenth', file: 'headroom.js',
@@ -64,7 +64,15 @@ export const ledgerMutants: readonly Mutant[] = [
   },
   {
     name: 'measured-not-charged', about: 'measured bytes above the lease are not charged', file: 'lease-events.js',
-    from: 'if (wantedBytes <= chargedBytes) {', to: 'if (wantedBytes > 0) {',
+    from: 'if (wantedBytes <= lease.charge.wantedBytes) {', to: 'if (wantedBytes > 0) {',
+  },
+  {
+    name: 'cut-kept', about: 'what a process could not be charged with beside its other charges is forgotten', file: 'step.js',
+    from: 'if (core.relieved.size > 0)\n            makeGood(core);', to: '', shows: { seed: 234, steps: 3_000 },
+  },
+  {
+    name: 'ended-load-forgotten', about: 'a sample taken in a load that has ended since, and been followed by another, shows a stranger', file: 'ledger.js',
+    from: '(loading.untilAtUs ?? 0) > (card.sample?.takenAtUs ?? 0)', to: 'false', shows: { seed: 13_735, steps: 1_500 },
   },
   {
     name: 'surplus-kept', about: 'what only the top of a load needed stays charged', file: 'lease-events.js',

@@ -23,7 +23,8 @@ export interface Kill {
 /** Runs seeds until one catches it. A crash that is no assertion of the core is not a kill: the mutant is badly made. */
 export async function hunt(mutant: Mutant, seeds: number, steps: number, from: number): Promise<Kill> {
   const module = await loadMutant(mutant);
-  for (let seed = from; seed < from + seeds; seed++) {
+  const tries = [...(mutant.shows === undefined ? [] : [mutant.shows]), ...Array.from({ length: seeds }, (_, index) => ({ seed: from + index, steps }))];
+  for (const { seed, steps } of tries) {
     const result = runSeed({ seed, steps, module });
     const by = caughtBy(result);
     if (by === 'crash') throw new Error(`mutant ${mutant.name} crashes instead of misbehaving: ${result.violations[0]?.text ?? ''}`);
