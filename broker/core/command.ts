@@ -1,5 +1,5 @@
 /** Commands in flight: numbered, and kept until they are answered or their lease or process is gone. */
-import type { Command, Core } from './state.js';
+import type { Command, Core, Lease } from './state.js';
 
 /** Registers a command and gives its number. */
 export function openCommand(core: Core, command: Omit<Command, 'id'>): number {
@@ -17,6 +17,12 @@ export function closeCommand(core: Core, id: number): void {
   core.commands.delete(id);
   if (command.lease === null) core.processes.get(command.generation)?.commands.delete(id);
   else forget(core.leases.get(command.lease)?.commands, id);
+}
+
+/** What was asked about a lease is over with its stay on the card: an answer that comes later says nothing of the next. */
+export function forgetCommands(core: Core, lease: Lease): void {
+  for (const id of lease.commands) core.commands.delete(id);
+  lease.commands.length = 0;
 }
 
 function forget(commands: number[] | undefined, id: number): void {

@@ -5,7 +5,7 @@
  * shows gone is free. Used bytes that nobody explains are taken for what is
  * still on its way back, never for room.
  */
-import { setAttributed, setCharged, setMeasured, dropCharge } from './ledger.js';
+import { dropCharge, leasedSeenBytes, setAttributed, setCharged, setMeasured } from './ledger.js';
 import { mustLease } from './must.js';
 import { finishRelease } from './release.js';
 import { publish } from './report.js';
@@ -44,10 +44,10 @@ function confirmBySeats(core: Core, card: Card, takenAtUs: number): void {
   }
 }
 
-/** What the process should take once these releases are done. */
+/** What the process had at the sample without what these releases are to free: as it was told by then, for a younger report says nothing of that figure. */
 function expectedOf(seat: Seat, leases: readonly Lease[]): number {
-  let bytes = Math.max(seat.baselineBytes, seat.floor.residentBytes) + seat.residue.chargedBytes + seat.leasedBytes;
-  for (const lease of leases) bytes -= lease.charge.residentBytes - Math.min(lease.charge.residentBytes, lease.release?.leftBytes ?? 0);
+  let bytes = Math.max(seat.baselineBytes, seat.floor.seenBytes) + seat.residue.chargedBytes + leasedSeenBytes(seat);
+  for (const lease of leases) bytes -= lease.charge.seenBytes - Math.min(lease.charge.seenBytes, lease.release?.leftBytes ?? 0);
   return bytes;
 }
 

@@ -1,7 +1,7 @@
 /** What a process costs on a card before any model: stated, learned by engine and kind of card, measured. */
 import { floorKey, knownFloorBytes } from './available.js';
 import { capacityBytes } from './need.js';
-import { seatOf, setCharged, setResident } from './ledger.js';
+import { leasedSeenBytes, seatOf, setCharged, setResident } from './ledger.js';
 import { wantSample } from './probe.js';
 import { count, inWords, explain, publish } from './report.js';
 import type { Card, Core, Seat } from './state.js';
@@ -81,10 +81,10 @@ function fadedBytes(bytes: number): number {
 export function judgeFloorClaim(core: Core, card: Card, seat: Seat, engine: string, readingBytes: number): void {
   const key = floorKey(card, engine);
   const claim = core.floorClaims.get(key);
-  // Its own word about its floor may be younger than this reading.
-  if (claim?.generation !== seat.generation || seat.unsettled > 0 || seat.floor.changes.length > 0) return;
+  // Its own word about its floor may be younger than this reading; and what loads, or did when it was taken, cannot be told from a floor.
+  if (claim?.generation !== seat.generation || seat.unsettled > 0 || seat.coming.chargedBytes > 0 || seat.floor.changes.length > 0) return;
   core.floorClaims.delete(key);
-  const measuredBytes = Math.max(0, readingBytes - seat.leasedBytes - seat.residue.chargedBytes);
+  const measuredBytes = Math.max(0, readingBytes - leasedSeenBytes(seat) - seat.residue.chargedBytes);
   if (measuredBytes + core.options.limits.measureToleranceBytes >= claim.bytes) return;
   core.learnedFloors.set(key, Math.max(claim.knownBytes ?? 0, measuredBytes));
   count(core, 'floorsDoubted');

@@ -1,6 +1,7 @@
 /** Saying yes: the charge is made in the same turn as the decision. */
 import { numbersOf } from './available.js';
 import { inMs } from './clock.js';
+import { forgetCommands } from './command.js';
 import { chargeFloor } from './floors.js';
 import { considerIdle } from './idle.js';
 import { setCharged } from './ledger.js';
@@ -52,6 +53,8 @@ export function grow(core: Core, lease: Lease): void {
 
 function begin(core: Core, lease: Lease): void {
   lease.grantedUs = core.attendedUs;
+  forgetCommands(core, lease);
+  lease.recallCommand = null;
   setState(core, lease, 'granted');
   core.timers.set('grant_confirm', lease.id, inMs(core, core.options.limits.grantConfirmMs));
 }

@@ -66,7 +66,9 @@ export function onRecallAnswered(core: Core, event: Extract<CoreEvent, { type: '
   if (lease === null) return;
   lease.recallCommand = null;
   core.timers.drop('grant_confirm', lease.id);
-  if (lease.state !== 'granted') return;
+  // A holder that was thought lost says after all that it has never had the grant: nothing is there to be kept.
+  const isKept = lease.state === 'quarantined' && !event.begun && lease.charge.residentBytes === 0;
+  if (lease.state !== 'granted' && !isKept) return;
   if (event.begun) {
     setState(core, lease, 'loading');
     return;

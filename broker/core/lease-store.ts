@@ -1,6 +1,7 @@
 /** Leases in the ledger: opened, indexed anew after each change, closed. One function changes a state's consequences. */
 import { strangersBytes } from './available.js';
 import { inMs } from './clock.js';
+import { forgetCommands } from './command.js';
 import { settleEvictRequests } from './evict-progress.js';
 import { detachLease, modelOf } from './model.js';
 import { must, mustCard } from './must.js';
@@ -119,7 +120,7 @@ export function closeLease(core: Core, lease: Lease): void {
   card.idleBytes -= lease.idleBytes;
   lease.idleBytes = 0;
   dropCharge(core, lease.charge);
-  for (const command of lease.commands) core.commands.delete(command);
+  forgetCommands(core, lease);
   core.leases.delete(lease.id);
   core.over.delete(lease.id);
   core.touched.delete(lease.id);

@@ -11,7 +11,7 @@ export function newCharge(kind: ChargeKind, id: string, device: string, generati
   return {
     id, kind, device, generation,
     chargedBytes: 0, wantedBytes: 0, residentBytes: 0, wantedResidentBytes: 0, seenBytes: 0, attributedBytes: 0,
-    flux: null, fluxSinceAtUs: 0, loading: null, coming: false, changes: [],
+    flux: null, fluxSinceAtUs: 0, loadings: [], coming: false, givenBackBytes: 0, changes: [],
   };
 }
 
@@ -69,6 +69,7 @@ export function setResident(core: Core, charge: Charge, wantedBytes: number): vo
   if (wantedBytes === charge.residentBytes && wantedBytes === charge.wantedResidentBytes) return;
   const bytes = moveResident(core, charge, wantedBytes);
   charge.changes.push({ atUs: core.nowUs, residentBytes: bytes });
+  if (charge.changes.length > changesMax) charge.changes.shift();
   mustCard(core, charge.device).unsampled.set(charge.id, charge);
 }
 
@@ -76,19 +77,29 @@ export function setResident(core: Core, charge: Charge, wantedBytes: number): vo
 export function setFlux(core: Core, charge: Charge, flux: Charge['flux']): void {
   if (flux === charge.flux) return;
   const card = mustCard(core, charge.device);
-  if (flux === 'loading') beginLoading(core, card, charge);
-  else if (charge.loading?.untilAtUs === null) charge.loading.untilAtUs = core.nowUs;
+  noteLoading(core, charge, flux === 'loading');
   charge.flux = flux;
   charge.fluxSinceAtUs = core.nowUs;
   card.lastMotionAtUs = core.nowUs;
   card.unsampled.set(charge.id, charge);
 }
 
-/** A sample taken during an earlier loading may still be on its way: until one has been taken after it, the next loading goes on with it. */
-function beginLoading(core: Core, card: Card, charge: Charge): void {
-  const { loading } = charge;
-  if (loading !== null && (loading.untilAtUs ?? 0) > (card.sample?.takenAtUs ?? 0)) loading.untilAtUs = null;
-  else charge.loading = { sinceAtUs: core.nowUs, untilAtUs: null };
+/** Loadings of one charge remembered: more between two samples are taken for one. */
+const loadingsMax = 8;
+/** Reports of one charge remembered, on a card that is not read for long. */
+const changesMax = 64;
+
+function noteLoading(core: Core, charge: Charge, begins: boolean): void {
+  const { loadings } = charge;
+  const last = loadings.at(-1);
+  if (begins) loadings.push({ sinceAtUs: core.nowUs, untilAtUs: null, chargedBytes: 0 });
+  else if (last?.untilAtUs === null) {
+    last.untilAtUs = core.nowUs;
+    last.chargedBytes = charge.chargedBytes;
+  }
+  const [first, second] = loadings;
+  if (loadings.length <= loadingsMax || first === undefined || second === undefined) return;
+  loadings.splice(0, 2, { sinceAtUs: first.sinceAtUs, untilAtUs: second.untilAtUs, chargedBytes: Math.max(first.chargedBytes, second.chargedBytes) });
 }
 
 /** What was resident at the last sample, as that sample (or a measurement of it) tells. */
@@ -123,11 +134,19 @@ export function judge(core: Core, card: Card, charge: Charge, takenAtUs: number)
   }
   charge.changes.splice(0, judged);
   const inFlux = charge.flux !== null && charge.fluxSinceAtUs <= takenAtUs;
-  const { loading } = charge;
-  const wasLoading = loading !== null && loading.sinceAtUs <= takenAtUs && (loading.untilAtUs === null || takenAtUs < loading.untilAtUs);
+  // Those that had ended when it was taken say nothing of it, nor of any that comes after it.
+  while (charge.loadings[0] !== undefined && (charge.loadings[0].untilAtUs ?? Infinity) <= takenAtUs) charge.loadings.shift();
+  const [first] = charge.loadings;
+  const wasLoading = first !== undefined && first.sinceAtUs <= takenAtUs;
+  charge.givenBackBytes = wasLoading ? Math.max(0, first.chargedBytes - charge.chargedBytes) : 0;
   setComing(card, charge, wasLoading);
-  setAttributed(card, charge, inFlux || wasLoading ? charge.chargedBytes : charge.seenBytes);
-  return charge.changes.length === 0 && charge.flux === null && !wasLoading;
+  setAttributed(card, charge, inFlux || wasLoading ? charge.chargedBytes + charge.givenBackBytes : charge.seenBytes);
+  return charge.changes.length === 0 && charge.flux === null && charge.loadings.length === 0;
+}
+
+/** What the leases of a process had at the last sample, as was reported by then. Only this can be compared with its figure in that sample. */
+export function leasedSeenBytes(seat: Seat): number {
+  return seat.seenBytes - seat.floor.seenBytes - seat.residue.seenBytes;
 }
 
 /** Takes a charge out of every sum. */

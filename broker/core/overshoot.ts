@@ -1,7 +1,7 @@
 /** More than was leased: charged at once whatever is free (D12); raised where there is room, else unloaded and said why (B25). Never ignored. */
 import { available, ledgerTermBytes } from './available.js';
 import { floorMeasured, judgeFloorClaim } from './floors.js';
-import { setAttributed, setCharged, setMeasured } from './ledger.js';
+import { leasedSeenBytes, setAttributed, setCharged, setMeasured } from './ledger.js';
 import { startEviction } from './ladder.js';
 import { isLoading, reindex } from './lease-store.js';
 import { mustCard, mustLease } from './must.js';
@@ -63,8 +63,8 @@ function unloadOver(core: Core, lease: Lease): void {
   startEviction(core, lease, { cause: 'overshoot', when: 'drained', bytes: null, target: 'none', waiterSinceAtUs: null, beneficiary: null, reason: 'over_lease: it holds more than its lease and there is no room to raise it' });
 }
 
-/** Compares the driver's figure for a process with its charges, in the sample just taken. */
-export function judgeSeat(core: Core, card: Card, seat: Seat): void {
+/** Compares the driver's figure for a process with its charges, in the sample just taken; `givenBackBytes` of them have been given back since. */
+export function judgeSeat(core: Core, card: Card, seat: Seat, givenBackBytes: number): void {
   const readingBytes = seat.readingBytes;
   if (readingBytes === null) return;
   const process = core.processes.get(seat.generation);
@@ -74,13 +74,13 @@ export function judgeSeat(core: Core, card: Card, seat: Seat): void {
     return;
   }
   const settled = seat.unsettled === 0 && process?.state !== 'spawning';
-  const explainedBytes = seat.chargedBytes - seat.residue.chargedBytes;
+  const explainedBytes = seat.chargedBytes - seat.residue.chargedBytes + givenBackBytes;
   const excessBytes = Math.max(0, readingBytes - explainedBytes);
   const strayBytes = excessBytes <= core.options.limits.measureToleranceBytes ? 0 : excessBytes;
   if (strayBytes > seat.residue.chargedBytes) chargeStray(core, card, seat, strayBytes);
   // While something of it loads, what was granted for that would hide what is unexplained.
   else if (settled && strayBytes < seat.residue.chargedBytes) shrinkResidue(core, seat, strayBytes);
-  if (settled) seat.baselineBytes = Math.max(0, readingBytes - seat.leasedBytes - seat.residue.chargedBytes);
+  if (settled && seat.coming.chargedBytes === 0) seat.baselineBytes = Math.max(0, readingBytes - leasedSeenBytes(seat) - seat.residue.chargedBytes);
 }
 
 /**

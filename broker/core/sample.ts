@@ -1,7 +1,7 @@
 /** A card has been read, or could not be. A sample judges only what was there when it was taken. */
 import { confirmReleases, isQuiet } from './confirm.js';
 import type { CoreEvent, ProcessReading } from './events.js';
-import { judge, seatOf, setReading } from './ledger.js';
+import { judge, leasedSeenBytes, seatOf, setReading } from './ledger.js';
 import { closeLease } from './lease-store.js';
 import { mustLease } from './must.js';
 import { judgeSeat } from './overshoot.js';
@@ -31,14 +31,25 @@ export function onSampled(core: Core, event: Sampled): void {
   card.sameTruthCount = card.sample?.truth === event.truth ? card.sameTruthCount + 1 : card.sample === null ? 2 : 1;
   card.sample = { takenAtUs, usedBytes: event.usedBytes, totalBytes: event.totalBytes, truth: event.truth };
   takeReadings(core, card, event.usedBytes, card.confirms === 'process' ? event.processes : null);
-  for (const [id, charge] of card.unsampled) if (judge(core, card, charge, takenAtUs)) card.unsampled.delete(id);
+  const givenBack = judgeCharges(core, card, takenAtUs);
   confirmReleases(core, card, takenAtUs, event.usedBytes);
-  for (const seat of card.seats.values()) judgeSeat(core, card, seat);
+  for (const seat of card.seats.values()) judgeSeat(core, card, seat, givenBack.get(seat.generation) ?? 0);
   confirmQuarantined(core, card);
   judgeForeign(core, card, takenAtUs, event.usedBytes);
   card.planEpoch++;
   core.dirty.add(card.device);
   sampleAnswered(core, card, takenAtUs);
+}
+
+/** Lets the sample judge what has changed; what each process has given back since it was taken. */
+function judgeCharges(core: Core, card: Card, takenAtUs: number): Map<string, number> {
+  const givenBack = new Map<string, number>();
+  for (const [id, charge] of card.unsampled) {
+    if (judge(core, card, charge, takenAtUs)) card.unsampled.delete(id);
+    const { generation, givenBackBytes } = charge;
+    if (givenBackBytes > 0) givenBack.set(generation, (givenBack.get(generation) ?? 0) + givenBackBytes);
+  }
+  return givenBack;
 }
 
 /** No reading: not zero, and no reason to drop the last good one before it is too old. */
@@ -100,7 +111,7 @@ function confirmQuarantined(core: Core, card: Card): void {
     const lease = mustLease(core, id);
     const seat = card.seats.get(lease.generation);
     if (seat === undefined || seat.readingBytes === null || seat.unsettled > 0) continue;
-    const others = seat.leasedBytes - lease.charge.residentBytes + Math.max(seat.baselineBytes, seat.floor.residentBytes);
+    const others = leasedSeenBytes(seat) - lease.charge.seenBytes + Math.max(seat.baselineBytes, seat.floor.seenBytes);
     if (seat.readingBytes > others + core.options.limits.measureToleranceBytes || lease.charge.residentBytes === 0) continue;
     publish(core, 'released', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, freedBytes: lease.charge.residentBytes, how: 'seen gone after quarantine' });
     closeLease(core, lease);

@@ -34,10 +34,12 @@ export interface Charge {
   /** Loading or releasing: its true size is unknown, between nothing and all that is charged. */
   flux: 'loading' | 'releasing' | null;
   fluxSinceAtUs: number;
-  /** The last loading, or several between which no sample was taken: when it began and ended; an end of null: not yet. */
-  loading: { readonly sinceAtUs: number; untilAtUs: number | null } | null;
+  /** Loadings that a sample may still be judged by, oldest first: when each began and ended (null: not yet), and what was charged when it ended. */
+  loadings: { readonly sinceAtUs: number; untilAtUs: number | null; chargedBytes: number }[];
   /** It was loading at the last sample: of what its process then took beyond its other charges, this is the owner. */
   coming: boolean;
+  /** What it gave back between the last sample, taken while it was loading, and that sample's arrival: the surplus of a peak. */
+  givenBackBytes: number;
   /** Changes of `residentBytes` that no sample has judged yet, oldest first. */
   changes: { readonly atUs: number; readonly residentBytes: number }[];
 }

@@ -263,3 +263,81 @@ t.test('a sample taken in a load that has ended when it arrives shows that load,
   test.match(stage.cardView(), { foreignBytes: 0, availableBytes: 24 * GiB - plusTenth(7 * GiB) });
   test.end();
 });
+
+t.test('a sample taken at the peak of a load that has ended when it arrives blames nobody for the surplus', (test) => {
+  const stage = new Stage();
+  stage.card(card0, { totalBytes: 12 * GiB });
+  const worker = stage.worker();
+  stage.samples = false;
+  const lease = stage.granted(worker, 'a', 5 * GiB, { peakBytes: 10 * GiB });
+  stage.begin(worker, lease);
+  stage.take(worker, 10 * GiB);
+  const atThePeakAtUs = stage.nowUs;
+  const effects = stage.report(worker, lease, 'resident', 5 * GiB, { parts: [weights(5 * GiB)] });
+  effects.push(...stage.sample(card0, atThePeakAtUs));
+  test.match(stage.cardView(), { residueBytes: 0, foreignBytes: 0, leasedBytes: plusTenth(5 * GiB) });
+  test.equal(all(effects, 'move').length, 0, 'nor is the model put away for it');
+  stage.sample();
+  test.equal(stage.cardView().residueBytes, 10 * GiB - plusTenth(5 * GiB), 'what a sample taken after the load still shows is charged');
+  test.end();
+});
+
+t.test('a sample taken before a load that has ended when it arrives corrects no floor and confirms no release', (test) => {
+  const stage = new Stage();
+  stage.card(card0, { floorBytes: null });
+  const worker = stage.worker({ engine: 'python', floorBytes: null });
+  const leaving = stage.resident(worker, 'leaving', 3 * GiB);
+  stage.samples = false;
+  stage.take(worker, 100 * MiB);
+  stage.send({ type: 'floor_measured', generation: worker, device: card0, bytes: 100 * MiB });
+  const coming = stage.granted(worker, 'coming', 4 * GiB);
+  stage.release(worker, leaving);
+  const beforeTheLoadAtUs = stage.nowUs;
+  stage.begin(worker, coming);
+  stage.report(worker, coming, 'resident', 4 * GiB, { parts: [weights(4 * GiB)] });
+  stage.sample(card0, beforeTheLoadAtUs);
+  test.equal(stage.lease(leaving)?.state, 'releasing', 'its bytes are in that figure, and the other model is not');
+  test.equal(stage.counter('floorsDoubted'), 0);
+  stage.take(worker, 4 * GiB - 3 * GiB);
+  stage.sample();
+  test.equal(stage.lease(leaving), undefined);
+  stage.sample();
+  test.match(stage.cardView(), { leasedBytes: plusTenth(4 * GiB), floorBytes: 100 * MiB, residueBytes: 0 });
+  stage.exit(worker);
+  stage.sample();
+  only(stage.place(stage.session(), 'next', { engine: 'python' }).effects, 'spawn');
+  test.equal(stage.cardView().floorBytes, 100 * MiB, 'the next of that engine is charged what the first has said');
+  test.end();
+});
+
+t.test('an answer to a command of an earlier stay on the card says nothing of the next', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker({ engine: 'python' });
+  const lease = stage.resident(worker, 'a', 4 * GiB, { parkable: true });
+  const move = only(stage.send({ type: 'evict_requested', generation: stage.session(), request: 1, model: 'a', target: 'host', deadlineMs: 60_000 }), 'move');
+  stage.take(worker, -4 * GiB);
+  stage.report(worker, lease, 'parked', 0, { hostBytes: 4 * GiB });
+  stage.sample();
+  test.equal(stage.lease(lease)?.state, 'parked');
+  only(stage.ask(worker, 'a', 4 * GiB, { lease, parkable: true }).effects, 'grant');
+  stage.load(worker, lease, 4 * GiB);
+  stage.answer(move, { kind: 'done', target: 'host', freedBytes: 4 * GiB, residentBytes: 0, hostBytes: 4 * GiB });
+  test.match(stage.lease(lease), { state: 'resident', chargedBytes: plusTenth(4 * GiB) });
+  test.equal(stage.counter('answersIgnored'), 1);
+  test.end();
+});
+
+t.test('a holder thought lost that says its grant had never come keeps no bytes charged', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const holder = stage.session('holder');
+  const lease = stage.granted(holder, 'a', 4 * GiB);
+  const recall = only(stage.pass(11_000), 'recall');
+  stage.pass(60_000);
+  test.match(stage.lease(lease), { state: 'quarantined', chargedBytes: plusTenth(4 * GiB) }, 'it does not answer');
+  stage.send({ type: 'recall_answered', generation: holder, command: recall.command, lease, begun: false });
+  test.equal(stage.lease(lease), undefined);
+  test.equal(stage.chargedBytes(), 0);
+  test.end();
+});

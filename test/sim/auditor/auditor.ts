@@ -16,7 +16,7 @@ import { requestKey } from './records.js';
 import { checkAnswer, checkOpenRequests, isAnswer } from './rules-answers.js';
 import { checkGrant, checkLoaded } from './rules-grants.js';
 import { checkOom } from './rules-oom.js';
-import { checkPlaced, checkSpawn, checkTerminate } from './rules-processes.js';
+import { checkPlaced, checkSpawn, checkStray, checkTerminate } from './rules-processes.js';
 import { checkRecords } from './rules-records.js';
 import { checkCancel, checkMove } from './rules-victims.js';
 
@@ -98,6 +98,7 @@ export class Auditor {
         checkCancel(check, effect);
         return;
       case 'publish':
+        if (effect.name === 'overshoot' && effect.data['lease'] === null) checkStray(check, String(effect.data['generation']), String(effect.data['device']));
         if (effect.name === 'loaded') checkLoaded(check, String(effect.data['lease']), Number(effect.data['chargedBytes']));
         return;
       default:

@@ -119,8 +119,8 @@ export function mergeParts(lease: AuditedLease, request: AuditedRequest): Audite
 function newLease(book: Book, request: AuditedRequest, effect: EffectOf<'grant'>): AuditedLease {
   return {
     lease: effect.lease, model: request.model, generation: effect.generation, device: effect.device, class: request.class, stage: 'granted', parts: request.parts,
-    peakBytes: request.askedBytes, promiseBytes: effect.chargedBytes, shownBytes: effect.chargedBytes, residentBytes: 0, pinned: request.pinned, revived: false, profilesFreeMemory: request.profilesFreeMemory,
-    grantedAtUs: book.nowUs, loadedAtUs: 0, parkedAtUs: 0, shortBytes: 0, growing: false, growingSinceUs: 0, isLeftToReading: false, blamed: false, isQuarantined: false, inFlight: 0, queued: 0, usedAtUs: book.nowUs, useSeq: -1, ttlMs: request.ttlMs,
+    peakBytes: request.askedBytes, promiseBytes: effect.chargedBytes, shownBytes: effect.chargedBytes, residentBytes: 0, pinned: request.pinned, revived: false, neverCame: false, profilesFreeMemory: request.profilesFreeMemory,
+    grantedAtUs: book.nowUs, loadedAtUs: 0, loadPromiseBytes: 0, parkedAtUs: 0, shortBytes: 0, growing: false, growingSinceUs: 0, isLeftToReading: false, blamed: false, isQuarantined: false, inFlight: 0, queued: 0, usedAtUs: book.nowUs, useSeq: -1, ttlMs: request.ttlMs,
   };
 }
 

@@ -130,7 +130,6 @@ function followProcess(book: Book, event: ProcessEvent): void {
       hear(book, process);
       return;
     case 'floor_measured':
-      hear(book, process);
       if (event.device === process.device) tellFloor(book, process, event.bytes);
       return;
     case 'spawn_failed':
@@ -235,7 +234,10 @@ function followLease(book: Book, event: LeaseEvent): void {
       return;
     case 'recall_answered':
       if (event.begun) lease.stage = lease.stage === 'granted' ? 'loading' : lease.stage;
-      else if (lease.stage === 'granted') book.closeLease(lease, 0);
+      else if (lease.stage === 'granted') {
+        lease.neverCame = true;
+        book.closeLease(lease, 0);
+      }
       return;
     case 'lease_released':
       if (event.failure !== null && lease.stage !== 'resident') noteLoadFailure(book, lease, event.failure.code);
@@ -263,6 +265,8 @@ function followAnswer(book: Book, event: Extract<CoreEvent, { type: 'command_ans
   if (answer.kind !== 'done' || command.lease === null) return;
   const lease = book.leases.get(command.lease);
   if (lease === undefined) return;
+  // Of a stay on the card that has ended: granted again since, it says nothing of this one.
+  if (command.sentAtUs < lease.grantedAtUs) return;
   // More than it had cannot be what is left of it.
   const leftBytes = Math.min(lease.residentBytes, answer.residentBytes);
   const lowered = lease.residentBytes - leftBytes;

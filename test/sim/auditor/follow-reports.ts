@@ -48,6 +48,7 @@ function arrive(book: Book, lease: AuditedLease, measured: readonly LeasePart[] 
   const wasLoading = lease.stage === 'loading' || lease.stage === 'granted';
   if (wasLoading) {
     lease.loadedAtUs = lease.usedAtUs = book.nowUs;
+    lease.loadPromiseBytes = lease.promiseBytes;
     book.loadBackOffs.delete(`${lease.device} ${lease.model}`);
     book.oomRetries.delete(`${lease.device} ${lease.model}`);
   }

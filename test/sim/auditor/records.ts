@@ -68,9 +68,13 @@ export interface AuditedLease {
   pinned: boolean;
   /** Its owner said that it was gone, and later that it is there: it may stand in either way. */
   revived: boolean;
+  /** Its owner said that the grant had never come: not a byte of it can be there. */
+  neverCame: boolean;
   readonly profilesFreeMemory: boolean;
   grantedAtUs: number;
   loadedAtUs: number;
+  /** What was promised to it while it loaded, the top of the load included. */
+  loadPromiseBytes: number;
   parkedAtUs: number;
   /** Freed of it by partial evictions while it stayed: not asked for again by an extension. */
   shortBytes: number;

@@ -76,7 +76,7 @@ function whyNot(check: Check, process: AuditedProcess, cause: EffectOf<'terminat
       return hasFailedCommand(check, process) ? null : 'no command to it failed or is overdue';
     case 'residue':
     case 'misbehaved':
-      return isHonest(check, process) ? 'it has done what it said' : null;
+      return isHonest(check, process) && !hangsInMove(check, process) ? 'it has done what it said' : null;
     case 'shutdown':
       return 'nobody shut the broker down';
   }
@@ -85,6 +85,16 @@ function whyNot(check: Check, process: AuditedProcess, cause: EffectOf<'terminat
 function isOverdueLoad(check: Check, lease: AuditedLease): boolean {
   const isLoading = lease.stage === 'loading' || lease.stage === 'granted';
   return isLoading && check.event.atUs - lease.grantedAtUs >= check.book.options.limits.loadTimeoutMs * 1_000;
+}
+
+/** It was told to put something away whole, and has not said for as long as a move may take that it has. */
+function hangsInMove(check: Check, process: AuditedProcess): boolean {
+  const { book } = check;
+  for (const command of book.commands.values()) {
+    if (command.generation !== process.generation || command.kind !== 'move' || !command.isWhole || command.answered || command.cancelled) continue;
+    if (book.clock.mostUs - command.attendedMaxUs >= book.options.limits.moveTimeoutMs * 1_000) return true;
+  }
+  return false;
 }
 
 function hasFailedCommand(check: Check, process: AuditedProcess): boolean {
@@ -116,4 +126,18 @@ function explainedBytes(check: Check, device: string, generation: string | null)
   for (const lease of check.book.leases.values()) if (lease.device === device && (generation ?? lease.generation) === lease.generation) bytes += lease.residentBytes;
   for (const process of check.book.processes.values()) if (process.device === device && process.state !== 'gone' && (generation ?? process.generation) === process.generation) bytes += process.floorBytes;
   return bytes;
+}
+
+/** Nobody is blamed for what was promised to it when the reading was taken: that of a load may be taken at its top, and arrive after its end. */
+export function checkStray(check: Check, generation: string, device: string): void {
+  const { book, truth, event } = check;
+  const card = book.cards.get(device);
+  if (event.type !== 'sampled' || card === undefined || card.sample === null) return;
+  const { takenAtUs } = card.sample;
+  let promisedBytes = 0;
+  for (const lease of book.leasesOf(generation)) {
+    if (lease.device === device) promisedBytes += lease.loadedAtUs > takenAtUs ? Math.max(lease.promiseBytes, lease.loadPromiseBytes) : lease.promiseBytes;
+  }
+  const sampledBytes = truth.at(device, takenAtUs)?.byProcess.get(generation) ?? 0;
+  if (promisedBytes > 0 && sampledBytes <= promisedBytes) check.broken('blamed-wrongly', `${generation} had ${sampledBytes} on ${device} at the reading, and ${promisedBytes} were promised to it`);
 }

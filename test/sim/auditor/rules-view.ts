@@ -10,6 +10,7 @@ export function checkView(check: Check, view: LedgerView): void {
   }
   for (const lease of view.leases) {
     const audited = check.book.leases.get(lease.lease);
+    if (check.book.closedLeases.get(lease.lease)?.neverCame === true) check.broken('view-lease', `lease ${lease.lease} of ${lease.model} is shown as ${lease.state}; by the log it was never begun`);
     if (lease.state === 'releasing' || lease.state === 'quarantined') continue;
     if (audited === undefined) {
       const ended = check.book.closedLeases.get(lease.lease);

@@ -72,7 +72,23 @@ export const ledgerMutants: readonly Mutant[] = [
   },
   {
     name: 'ended-load-forgotten', about: 'a sample taken in a load that has ended since, and been followed by another, shows a stranger', file: 'ledger.js',
-    from: '(loading.untilAtUs ?? 0) > (card.sample?.takenAtUs ?? 0)', to: 'false', shows: { seed: 13_735, steps: 1_500 },
+    from: 'const [first] = charge.loadings;', to: 'const first = charge.loadings.at(-1);', shows: { seed: 13_735, steps: 1_500 },
+  },
+  {
+    name: 'late-peak-blamed', about: 'a sample taken at the peak of a load is held against what the load has left', file: 'overshoot.js',
+    from: 'seat.chargedBytes - seat.residue.chargedBytes + givenBackBytes;', to: 'seat.chargedBytes - seat.residue.chargedBytes;', shows: { seed: 34, steps: 1_500 },
+  },
+  {
+    name: 'young-reports-judged', about: 'a process’s figure is compared with what it has reported since', file: 'ledger.js',
+    from: 'return seat.seenBytes - seat.floor.seenBytes - seat.residue.seenBytes;', to: 'return seat.leasedBytes;', shows: { seed: 310, steps: 1_500 },
+  },
+  {
+    name: 'old-answers-heard', about: 'an answer to a command of an earlier stay on the card ends the next', file: 'grant.js',
+    from: 'forgetCommands(core, lease);', to: '', shows: { seed: 30_029, steps: 1_500 },
+  },
+  {
+    name: 'quarantine-kept', about: 'a grant that never came stays quarantined though its holder says so', file: 'lease-events.js',
+    from: "const isKept = lease.state === 'quarantined' &&", to: 'const isKept = false &&', shows: { seed: 30_223, steps: 1_500 },
   },
   {
     name: 'surplus-kept', about: 'what only the top of a load needed stays charged', file: 'lease-events.js',
