@@ -65,6 +65,8 @@ export const defaultLimits = {
   grantConfirmMs: 10_000,
   /** A load, once begun, may take this long, whatever signs of life its process gives; then the process is ended. */
   loadTimeoutMs: 1_800_000,
+  /** A load that shows no progress for this long is named to those whom it keeps waiting. It is not ended: slow disks are silent, too. */
+  loadStallMs: 60_000,
   /** A sample older than this is not used for any grant. */
   sampleMaxAgeMs: 2_000,
   /** How often an idle card is sampled; waiting requests are sampled for at once. */

@@ -9,6 +9,7 @@ import { backingOff, backoffRefusal } from './backoff.js';
 import { deny, shortageText } from './deny.js';
 import { grantBudget } from './grant.js';
 import { capacityBytes, extendedLease, floorOf, needOf, neverText, shownNeed } from './need.js';
+import { stalledLoad, stallText } from './load-progress.js';
 import { joinHost, placeOn } from './placement.js';
 import { isEntrenched, pursue, trimDrains } from './pursue.js';
 import { inOrder, isOverdue, positionOf, queueLength } from './queue.js';
@@ -167,12 +168,18 @@ const reasons: Readonly<Record<string, string>> = {
   workers_full: 'the limit of worker processes is reached; an idle one is being ended',
 };
 
-/** Tells the requester what it waits for, when that has changed. */
+/** What a load that does not end may be to blame for. */
+const causedByLoads: readonly string[] = ['load_token', 'others_loading', 'no_victims', 'quiet'];
+
+/** Tells the requester what it waits for, when that has changed; and which load it is, when that shows no progress. */
 function tell(core: Core, card: Card, waiter: Waiter, code: string): void {
-  if (waiter.told === code) return;
+  const stalled = causedByLoads.includes(code) && card.loading.size > 0 ? stalledLoad(core, card) : null;
+  if (waiter.told === code && waiter.toldStalled === (stalled?.id ?? null)) return;
   core.fresh.delete(waiter.key);
   waiter.told = code;
-  waiter.reason = `${reasons[code] ?? code}: ${shortageText(core, card, waiter.needBytes)}`;
+  waiter.toldStalled = stalled?.id ?? null;
+  const why = stalled === null ? '' : `; ${stallText(core, stalled)}`;
+  waiter.reason = `${reasons[code] ?? code}${why}: ${shortageText(core, card, waiter.needBytes)}`;
   const position = positionOf(core, card, waiter);
   const id = explain(core, {
     verdict: 'waiting', text: waiter.reason,

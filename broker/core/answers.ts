@@ -9,6 +9,7 @@ import type { CoreEvent } from './events.js';
 import { withHeadroom } from './headroom.js';
 import { cancelDrain, dropJob, endProcess, nextRung, strike, strikesMax } from './ladder.js';
 import { askModels } from './lease-events.js';
+import { mustProcess } from './must.js';
 import { setOver } from './overshoot.js';
 import { beginRelease } from './release.js';
 import { count, explain, inWords } from './report.js';
@@ -98,7 +99,8 @@ function onDraining(core: Core, lease: Lease, job: Job, inFlight: number): void 
   if (job.phase === 'cancelling') return;
   job.phase = 'draining';
   lease.strikes = 0;
-  core.timers.set('job', lease.id, inMs(core, core.options.limits.drainTimeoutMs));
+  // Nobody is inside a load: to stop it takes no longer than a move.
+  core.timers.set('job', lease.id, inMs(core, lease.state === 'loading' ? core.options.limits.moveTimeoutMs : core.options.limits.drainTimeoutMs));
   explain(core, { verdict: 'evicting', text: `${lease.model} has shut its door; ${String(inFlight)} call(s) still inside`, generation: lease.generation, model: lease.model, device: lease.device });
   core.dirty.add(lease.device);
 }
@@ -106,7 +108,8 @@ function onDraining(core: Core, lease: Lease, job: Job, inFlight: number): void 
 /** In use after all: the worker is the truth. The next victim is tried, or its door is shut later. */
 function onBusy(core: Core, lease: Lease, job: Job, inFlight: number): void {
   count(core, 'busyAnswers');
-  const hangs = inFlight === 0 && lease.strikes > 0;
+  const loads = lease.state === 'loading' && mustProcess(core, lease.generation).role === 'worker';
+  const hangs = loads || (inFlight === 0 && lease.strikes > 0);
   lease.strikes = hangs ? lease.strikes + 1 : 0;
   lease.busyUntilUs = inMs(core, core.options.limits.commandAnswerMs);
   // Not even its door could be shut: asked again at once, it would say so again at the speed of the wire.
@@ -115,7 +118,7 @@ function onBusy(core: Core, lease: Lease, job: Job, inFlight: number): void {
   // A wish to evict waits for the calls to end; a plan or an idle model's time-to-live looks again.
   explain(core, { verdict: 'evicting', text: `${lease.model} is in use (${String(inFlight)} inside) and was not evicted (${job.cause})`, generation: lease.generation, model: lease.model, device: lease.device });
   // Nobody is inside, and an earlier command has not come to an end: it is that which keeps it.
-  if (hangs && lease.strikes >= strikesMax) endProcess(core, lease, 'command_failed', 'it is busy without a call, and does not end what it was told before');
+  if (hangs && lease.strikes >= strikesMax) endProcess(core, lease, 'command_failed', loads ? 'it was told twice to stop its load and goes on with it' : 'it is busy without a call, and does not end what it was told before');
 }
 
 function onFailed(core: Core, lease: Lease, job: Job, code: string, message: string): void {
@@ -162,6 +165,11 @@ export function jobOverdue(core: Core, lease: Lease): void {
       strike(core, lease, job, 'the command was not answered');
       return;
     case 'draining':
+      if (lease.state === 'loading') {
+        lease.strikes++;
+        nextRung(core, lease, job, 'its load was not stopped in time');
+        return;
+      }
       failWishes(core, lease, 'busy', { model: lease.model, inFlight: String(lease.inFlight) });
       cancelDrain(core, lease, job);
       return;

@@ -6,6 +6,7 @@ import { chargeFloor } from './floors.js';
 import { considerIdle } from './idle.js';
 import { setCharged } from './ledger.js';
 import { openLease, reindex, setState } from './lease-store.js';
+import { noteProgress } from './load-progress.js';
 import { attachLease } from './model.js';
 import { mustProcess } from './must.js';
 import { extendedLease, extendedParts, leaseNeedBytes, shownNeed } from './need.js';
@@ -48,11 +49,13 @@ export function tellGranted(core: Core, asked: { readonly generation: string; re
 /** A growth of a settled lease is under way until it is reported. */
 export function grow(core: Core, lease: Lease): void {
   lease.growing = true;
+  noteProgress(core, lease);
   core.timers.set('grant_confirm', lease.id, inMs(core, core.options.limits.grantConfirmMs));
 }
 
 function begin(core: Core, lease: Lease): void {
   lease.grantedUs = core.attendedUs;
+  noteProgress(core, lease);
   forgetCommands(core, lease);
   lease.recallCommand = null;
   setState(core, lease, 'granted');

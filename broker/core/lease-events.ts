@@ -9,6 +9,7 @@ import type { CoreEvent } from './events.js';
 import { endProcess, strikesMax } from './ladder.js';
 import { setCharged, setResident } from './ledger.js';
 import { reindex, setState, setUse, wasLease, watchLoad } from './lease-store.js';
+import { noteProgress } from './load-progress.js';
 import { modelOf } from './model.js';
 import { mustCard, mustProcess } from './must.js';
 import { chargeFor, sumOf } from './need.js';
@@ -48,6 +49,7 @@ export function onLoadBegun(core: Core, event: Extract<CoreEvent, { type: 'load_
     return;
   }
   core.timers.drop('grant_confirm', lease.id);
+  noteProgress(core, lease);
   if (lease.state === 'granted') setState(core, lease, 'loading');
   else if (lease.growing) watchLoad(core, lease);
   // Measured anew at the start of the load, so that a race lost to a stranger is known as one (B115).
@@ -139,6 +141,7 @@ function applyResidency(core: Core, lease: Lease, event: Reported): void {
     case 'resuming':
       if (lease.state === 'granted') core.timers.drop('grant_confirm', lease.id);
       if (lease.state === 'granted' || lease.state === 'parked') setState(core, lease, 'loading');
+      if (event.residentBytes !== lease.charge.wantedResidentBytes) noteProgress(core, lease);
       if (lease.release === null) claimResident(core, lease, event.residentBytes);
       return;
     case 'resident':

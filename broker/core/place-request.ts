@@ -91,7 +91,7 @@ function waiterOf(core: Core, event: PlaceRequested, device: string): PlaceWaite
     key: waiterKey(event.generation, event.request),
     generation: event.generation, request: event.request, model: event.model, order: core.nextOrder++,
     class: event.class, policy: event.policy, device,
-    needBytes: 0, holdBytes: 0, planned: false, skips: 0, triedEpoch: -1, told: null, reason: 'queued',
+    needBytes: 0, holdBytes: 0, planned: false, skips: 0, triedEpoch: -1, told: null, toldStalled: null, reason: 'queued',
     engine: event.engine, requestedBytes: event.estimateBytes ?? 0, joined: null,
   };
 }

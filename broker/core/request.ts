@@ -202,7 +202,7 @@ function budgetWaiter(core: Core, card: Card, event: BudgetRequested): BudgetWai
     key: waiterKey(event.generation, event.request),
     generation: event.generation, request: event.request, model: event.model, order: core.nextOrder++,
     class: event.class, arrivedUs, arrivedAtUs, deadlineUs, deadlineMs, policy: event.policy, device: card.device,
-    needBytes: 0, holdBytes: 0, planned: false, skips: 0, triedEpoch: -1, told: null, reason: 'queued',
+    needBytes: 0, holdBytes: 0, planned: false, skips: 0, triedEpoch: -1, told: null, toldStalled: null, reason: 'queued',
     lease: event.lease, parts: event.parts, requestedBytes, peakBytes: event.peakBytes,
     parkable: event.parkable, profiles: event.profilesFreeMemory, exclusive: isException(card, event, requestedBytes),
   };

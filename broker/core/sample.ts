@@ -3,6 +3,7 @@ import { confirmReleases, isQuiet } from './confirm.js';
 import type { CoreEvent, ProcessReading } from './events.js';
 import { judge, leasedSeenBytes, seatOf, setReading } from './ledger.js';
 import { closeLease } from './lease-store.js';
+import { noteMoved } from './load-progress.js';
 import { mustLease } from './must.js';
 import { judgeSeat } from './overshoot.js';
 import { sampleAnswered } from './probe.js';
@@ -29,6 +30,7 @@ export function onSampled(core: Core, event: Sampled): void {
   }
   regained(core, card);
   card.sameTruthCount = card.sample?.truth === event.truth ? card.sameTruthCount + 1 : card.sample === null ? 2 : 1;
+  if (event.processes === null && card.sample?.usedBytes !== event.usedBytes) noteMoved(core, card, null);
   card.sample = { takenAtUs, usedBytes: event.usedBytes, totalBytes: event.totalBytes, truth: event.truth };
   takeReadings(core, card, event.usedBytes, card.confirms === 'process' ? event.processes : null);
   const givenBack = judgeCharges(core, card, takenAtUs);
@@ -98,7 +100,9 @@ function takeReadings(core: Core, card: Card, usedBytes: number, processes: read
   }
   for (const seat of card.seats.values()) {
     const bytes = processes === null ? null : (listed.get(seat.generation) ?? 0);
-    if (bytes !== seat.readingBytes) setReading(card, seat, bytes);
+    if (bytes === seat.readingBytes) continue;
+    setReading(card, seat, bytes);
+    if (bytes !== null) noteMoved(core, card, seat.generation);
   }
   const ours = [...listed.values()].reduce((sum, bytes) => sum + bytes, 0);
   card.strangersBytes = processes === null ? null : Math.max(0, usedBytes - ours);

@@ -216,6 +216,8 @@ export interface Lease {
   /** Passed over as a victim until then: it did not answer, or answered that the command had expired. */
   avoidUntilUs: number;
   grantedUs: number;
+  /** When its load last showed progress. */
+  progressUs: number;
   loadedUs: number;
   lastUsedUs: number;
   lastUsedAtUs: number;
@@ -289,6 +291,8 @@ interface Asked {
   triedEpoch: number;
   /** The reason last told to the requester. */
   told: string | null;
+  /** The load without progress that was named with it; null: none. */
+  toldStalled: string | null;
   reason: string;
 }
 

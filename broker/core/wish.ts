@@ -10,7 +10,7 @@ import { count, emit } from './report.js';
 import { requester } from './request.js';
 import type { Core, EvictRequest, Lease } from './state.js';
 
-/** "Free this model's card bytes": waits for its calls to end and for the bytes to be seen gone. */
+/** "Free this model's card bytes": waits for its calls to end and for the bytes to be seen gone. A load is stopped, whoever waits for it. */
 export function onEvictRequested(core: Core, event: Extract<CoreEvent, { type: 'evict_requested' }>): void {
   const process = requester(core, event);
   if (process === null) return;
@@ -45,7 +45,7 @@ export function onEvictRequested(core: Core, event: Extract<CoreEvent, { type: '
 
 /**
  * Sends what can be sent for the leases that this step touched and a wish waits
- * for: to settled ones, on cards where nothing profiles free memory (B14). What
+ * for: on cards where nothing else profiles free memory (B14). What
  * cannot be sent now is looked at again when its lease, the load token of its
  * card or the state of its process changes, or its pause is over.
  */
@@ -62,14 +62,22 @@ export function pursueWishes(core: Core): void {
 }
 
 function pursueWish(core: Core, wish: EvictRequest, lease: Lease): void {
-  if (lease.job !== null || lease.release !== null || lease.growing || (lease.state !== 'resident' && lease.state !== 'parked')) return;
+  const loads = lease.state === 'loading';
+  if (lease.job !== null || lease.release !== null || (!loads && lease.state !== 'resident' && lease.state !== 'parked')) return;
   const process = core.processes.get(lease.generation);
-  if (mustCard(core, lease.device).loadToken !== null || process?.state !== 'ready' || !process.sessionOpen) return;
+  const { loadToken } = mustCard(core, lease.device);
+  if ((loadToken !== null && loadToken !== lease.id) || process?.state !== 'ready' || !process.sessionOpen || process.endWhenIdle !== null) return;
   if (lease.avoidUntilUs > core.attendedUs) {
     core.timers.set('wish', lease.id, lease.avoidUntilUs);
     return;
   }
-  startEviction(core, lease, { cause: 'request', when: 'drained', bytes: null, target: lease.state === 'parked' ? 'none' : wish.target, waiterSinceAtUs: wish.arrivedAtUs, beneficiary: null, reason: 'asked for' });
+  startEviction(core, lease, {
+    cause: 'request', when: 'drained', bytes: null, beneficiary: null,
+    target: lease.state === 'parked' || (loads && lease.hostBytes === 0) ? 'none' : wish.target,
+    // No call is older than that: none keeps a load going that is to be stopped.
+    waiterSinceAtUs: loads ? 0 : wish.arrivedAtUs,
+    reason: loads ? 'asked for: its load is to be stopped' : 'asked for',
+  });
 }
 
 /** Its deadline has passed: the requester is told; a command under way goes on. */

@@ -307,7 +307,7 @@ export const controlMessages = {
     /** Events this subscriber lost since the last one, because it read too slowly. */
     dropped: count(),
   }),
-  evict: message('Free this model’s card bytes; waits for its calls to end.', ['client', 'holder'], {
+  evict: message('Free this model’s card bytes; waits for its calls to end. A load is stopped.', ['client', 'holder'], {
     id: id(),
     model: modelKey(),
     /** `host`: park if it can, else unload; `none`: unload. */

@@ -95,7 +95,7 @@ t.test('B178: an answer of a megabyte arrives whole although its worker ends rig
   const orchestrator = await open(t, { limits: { workerIdleMs: 0 }, models: { vectors: scripted({ embeddingDimensions: 1_024 }, { embedding: true }), dies: scripted({ faults: [{ at: 'embed', how: 'exit' }] }, { embedding: true }) } });
   const texts = Array.from({ length: 128 }, (_, index) => `text ${String(index)}`);
   const asked = orchestrator.embed('vectors', texts);
-  await until('the model to be there', async () => (await leaseOf(orchestrator, 'vectors')) !== null);
+  await until('the model to be there', async () => (await leaseOf(orchestrator, 'vectors'))?.state === 'resident');
   const [{ vectors }, freedBytes] = await Promise.all([asked, orchestrator.evict('vectors')]);
   t.equal(vectors.length, 128);
   t.ok(vectors.every((vector) => vector.length === 1_024));

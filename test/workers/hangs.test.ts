@@ -72,6 +72,29 @@ t.test('a hung load nobody stopped ends by loadTimeoutMs, and then honest models
   await served();
 });
 
+t.test('a hung load is ended by an evict long before loadTimeoutMs, though a call waits for it', async (t) => {
+  const { orchestrator, ends, served } = await scene(t, { models: { good, bad: hangs('load') } });
+  const waiting = refusal(orchestrator.generate('bad', 'x', { deadlineMs: 60_000 }).result());
+  await until('the load', async () => (await orchestrator.ledger()).leases[0]?.state === 'loading');
+  t.equal(await orchestrator.evict('bad'), 0);
+  await until('the news of the end', () => ends().length > 0);
+  t.strictSame(ends(), ['exit code 71'], 'it gave itself up');
+  t.equal((await waiting).code, 'worker_exited');
+  await served();
+});
+
+t.test('a slow load is stopped by an evict and costs no process; who waited for it has it loaded again', async (t) => {
+  const slow = scripted({ ...fits, loadMs: 3_000, text: 'slow' });
+  const { orchestrator, ends } = await scene(t, { models: { good, slow } });
+  const waiting = orchestrator.generate('slow', 'x', { deadlineMs: 60_000 }).result();
+  await until('the load', async () => (await orchestrator.ledger()).leases[0]?.state === 'loading');
+  const first = (await orchestrator.ledger()).leases[0]?.lease;
+  await orchestrator.evict('slow');
+  t.equal((await waiting).text, 'slow');
+  t.not((await orchestrator.ledger()).leases[0]?.lease, first, 'under a lease of its own');
+  t.strictSame(ends(), []);
+});
+
 t.test('a hung park ends its process, and the one that the room was for is served', async (t) => {
   const { orchestrator, ends, served } = await scene(t, { models: { good, bad: hangs('park', { parkable: true, text: 'bad' }) } });
   t.equal((await orchestrator.generate('bad', 'x').result()).text, 'bad');

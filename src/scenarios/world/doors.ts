@@ -16,6 +16,10 @@ export function obeyMove(host: Hosting, move: Move): void {
     host.answer(move.command, failed('move_failed', model.takenBytes));
     return;
   }
+  if (mayStopLoad(host, model, move)) {
+    stopLoad(host, model, move);
+    return;
+  }
   if (model.state === 'absent' || model.state === 'loading' || model.state === 'resuming' || model.door !== null) {
     host.answer(move.command, { kind: 'busy', inFlight: model.running.size });
     return;
@@ -30,6 +34,38 @@ export function obeyMove(host: Hosting, move: Move): void {
     return;
   }
   shut(host, model, move);
+}
+
+/** A load goes on for calls older than the one that waits for the bytes, and in engines that cannot stop one. */
+function mayStopLoad(host: Hosting, model: HostedModel, move: Move): boolean {
+  const loads = model.state === 'loading' || model.state === 'resuming';
+  if (!loads || !host.stopsLoads || move.when !== 'drained' || model.door !== null) return false;
+  return !model.queue.some((call) => move.waiterSinceUs === null || call.arrivedAtUs < move.waiterSinceUs);
+}
+
+/** One that hangs may do so for good: then its process gives up, and says so. */
+function stopLoad(host: Hosting, model: HostedModel, move: Move): void {
+  const { random, knobs } = host.world;
+  host.answer(move.command, { kind: 'draining', inFlight: 0 });
+  if (model.hangs && random.chance(0.5)) {
+    host.later(knobs.limits.stopTimeoutMs, () => {
+      host.answer(move.command, failed('move_failed', model.takenBytes));
+      host.end('its engine did not stop');
+    });
+    return;
+  }
+  host.later(random.int(1, 200), () => {
+    if (model.lease !== move.lease) return;
+    if (model.state === 'resident') {
+      shut(host, model, move);
+      return;
+    }
+    const freedBytes = model.takenBytes;
+    host.free(model, freedBytes);
+    forget(model);
+    host.answer(move.command, { kind: 'done', target: 'none', freedBytes, residentBytes: 0, hostBytes: 0 });
+    host.pump(model);
+  });
 }
 
 function shut(host: Hosting, model: HostedModel, move: Move): void {

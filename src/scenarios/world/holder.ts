@@ -10,6 +10,7 @@ const holderEngine: EngineKnobs = { name: 'holder', modelsPerWorker: 8, partial:
 
 export class Holder extends ModelHost {
   readonly isEnding = false;
+  readonly stopsLoads = false;
 
   constructor(world: WorldContext, generation: string, device: string, behaviour: Behaviour) {
     super(world, generation, device, behaviour, holderEngine);

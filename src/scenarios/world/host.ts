@@ -26,6 +26,9 @@ export abstract class ModelHost extends SimProcess implements Hosting {
 
   /** Says that its end is near: no new calls are taken. */
   abstract readonly isEnding: boolean;
+  /** Its engine can be told to stop a load; one that cannot is busy with it. */
+  abstract readonly stopsLoads: boolean;
+  abstract end(how: string): void;
 
   nextRequest(): number {
     return ++this.requests;

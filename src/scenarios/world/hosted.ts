@@ -41,6 +41,8 @@ export interface HostedModel {
   asking: Asking | null;
   /** The load has been confirmed to the broker. */
   begun: boolean;
+  /** Its load goes no further, though its process lives. */
+  hangs: boolean;
   /** Bytes that a lie left on the card; free only at the exit. */
   leakedBytes: number;
   contexts: number;
@@ -49,7 +51,7 @@ export interface HostedModel {
 export function hostedModel(spec: ModelKnobs): HostedModel {
   return {
     spec, state: 'absent', lease: null, chargedBytes: 0, takenBytes: 0, hostBytes: 0, parts: spec.parts, running: new Set(),
-    queue: [], door: null, asking: null, begun: false, leakedBytes: 0, contexts: 1,
+    queue: [], door: null, asking: null, begun: false, hangs: false, leakedBytes: 0, contexts: 1,
   };
 }
 
@@ -72,6 +74,7 @@ export function forget(model: HostedModel): void {
   model.hostBytes = 0;
   model.parts = model.spec.parts;
   model.begun = false;
+  model.hangs = false;
   model.contexts = 1;
 }
 

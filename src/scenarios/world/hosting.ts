@@ -13,6 +13,8 @@ export interface Hosting extends Base {
   readonly asked: Map<number, HostedModel>;
   readonly engine: EngineKnobs;
   readonly isEnding: boolean;
+  readonly stopsLoads: boolean;
+  end(how: string): void;
   nextRequest(): number;
   byLease(lease: string): HostedModel | null;
   pump(model: HostedModel): void;

@@ -93,7 +93,8 @@ function begin(host: Hosting, model: HostedModel, lease: string): void {
   const peakBytes = Math.max(sumBytes(steadyParts), Math.floor(spec.truePeakBytes * host.behaviour.takesFactor));
   const fails = host.world.random.chance(Math.max(spec.loadFails, host.behaviour.loadFails));
   host.later(loadMs * 0.3, () => climb(host, model, lease, Math.floor(peakBytes * 0.4)));
-  if (host.behaviour.loadHangs > 0 && host.world.random.chance(host.behaviour.loadHangs)) return;
+  model.hangs = host.behaviour.loadHangs > 0 && host.world.random.chance(host.behaviour.loadHangs);
+  if (model.hangs) return;
   host.later(loadMs * 0.7, () => (fails ? failLoad(host, model, lease, 'load_failed') : climb(host, model, lease, peakBytes)));
   host.later(loadMs, () => arrive(host, model, lease, steadyParts, loadMs));
 }

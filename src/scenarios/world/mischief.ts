@@ -45,8 +45,7 @@ export class Mischief {
     const living = this.living();
     if (living.length === 0) return;
     world.counters.crashes++;
-    const victim = random.pick(living);
-    if ('end' in victim) (victim as ModelHost & { end(how: string): void }).end('exit code 139');
+    random.pick(living).end('exit code 139');
   }
 
   private stopOne(): void {

@@ -20,6 +20,10 @@ export class Worker extends ModelHost implements CallTaker, Ended {
     return this.ending;
   }
 
+  get stopsLoads(): boolean {
+    return !this.engine.profilesFreeMemory;
+  }
+
   get heedsSigterm(): boolean {
     return !this.behaviour.ignoresSigterm;
   }

@@ -97,7 +97,7 @@ function followGrant(book: Book, effect: EffectOf<'grant'>): void {
   lease.ttlMs = request.kind === 'resize' ? lease.ttlMs : request.ttlMs;
   lease.class = request.kind === 'resize' ? lease.class : request.class;
   lease.pinned = request.kind === 'resize' ? lease.pinned : request.pinned;
-  if (lease.stage === 'parked') Object.assign(lease, { stage: 'granted', peakBytes: request.askedBytes, grantedAtUs: book.nowUs });
+  if (lease.stage === 'parked') Object.assign(lease, { stage: 'granted', peakBytes: request.askedBytes, grantedAtUs: book.nowUs, refusedStops: 0 });
 }
 
 /** What partial evictions freed of it stays away, unless the whole model is asked for again. */
@@ -120,7 +120,7 @@ function newLease(book: Book, request: AuditedRequest, effect: EffectOf<'grant'>
   return {
     lease: effect.lease, model: request.model, generation: effect.generation, device: effect.device, class: request.class, stage: 'granted', parts: request.parts,
     peakBytes: request.askedBytes, promiseBytes: effect.chargedBytes, shownBytes: effect.chargedBytes, residentBytes: 0, pinned: request.pinned, revived: false, neverCame: false, profilesFreeMemory: request.profilesFreeMemory,
-    grantedAtUs: book.nowUs, loadedAtUs: 0, loadPromiseBytes: 0, parkedAtUs: 0, shortBytes: 0, growing: false, growingSinceUs: 0, isLeftToReading: false, blamed: false, isQuarantined: false, inFlight: 0, queued: 0, usedAtUs: book.nowUs, useSeq: -1, ttlMs: request.ttlMs,
+    grantedAtUs: book.nowUs, loadedAtUs: 0, loadPromiseBytes: 0, parkedAtUs: 0, shortBytes: 0, growing: false, growingSinceUs: 0, refusedStops: 0, isLeftToReading: false, blamed: false, isQuarantined: false, inFlight: 0, queued: 0, usedAtUs: book.nowUs, useSeq: -1, ttlMs: request.ttlMs,
   };
 }
 

@@ -262,9 +262,9 @@ function followAnswer(book: Book, event: Extract<CoreEvent, { type: 'command_ans
   if (answer.kind === 'failed' || answer.kind === 'unsupported') process.commandFailures++;
   const isWhole = command.isWhole && answer.kind === 'done' && answer.target === 'none';
   if (isWhole && answer.residentBytes > 0) process.commandFailures++;
-  if (answer.kind !== 'done' || command.lease === null) return;
-  const lease = book.leases.get(command.lease);
-  if (lease === undefined) return;
+  const lease = command.lease === null ? undefined : book.leases.get(command.lease);
+  if (answer.kind === 'busy' && lease?.stage === 'loading' && process.role === 'worker') lease.refusedStops++;
+  if (answer.kind !== 'done' || lease === undefined) return;
   // Of a stay on the card that has ended: granted again since, it says nothing of this one.
   if (command.sentAtUs < lease.grantedAtUs) return;
   // More than it had cannot be what is left of it.
@@ -273,7 +273,7 @@ function followAnswer(book: Book, event: Extract<CoreEvent, { type: 'command_ans
   if (isWhole || (answer.target === 'none' && answer.residentBytes === 0)) {
     // With bytes left it may as well be kept as what it still is.
     lease.revived = answer.residentBytes > 0 || process.misbehaviour > 0;
-    book.closeLease(lease, lease.residentBytes);
+    book.closeLease(lease, leftBehindBytes(lease));
     return;
   }
   book.depart(lease.device, lease.generation, lowered, book.beneficiaryOf(lease));

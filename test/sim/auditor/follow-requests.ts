@@ -75,7 +75,7 @@ function open(book: Book, event: RequestEvent, kind: RequestKind, asked: Asked):
     lease: asked.lease ?? null, class: asked.class ?? 'normal', arrivedAtUs: event.atUs, sinceUs: event.atUs - (asked.ageMs ?? 0) * 1_000,
     deadlineMs: asked.deadlineMs, attendedMinUs: book.clock.leastUs, attendedMaxUs: book.clock.mostUs, parts, peakBytes: asked.peakBytes ?? 0, askedBytes,
     chargeBytes: withHeadroom(askedBytes), profilesFreeMemory: asked.profilesFreeMemory ?? false, ttlMs: asked.ttlMs ?? null, pinned: asked.pinned ?? false,
-    waits: 0, isOptional: book.answeredRequests.has(requestKey(event.generation, event.request)), cancelled: false, holdBytes: 0, victims: new Set(),
+    waits: 0, isOptional: book.answeredRequests.has(requestKey(event.generation, event.request)), cancelled: false, holdBytes: 0, victims: new Set(), ignoredSinceUs: null,
   };
   const key = requestKey(event.generation, event.request);
   if (!book.requests.has(key)) book.requests.set(key, request);

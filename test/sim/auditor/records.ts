@@ -81,6 +81,8 @@ export interface AuditedLease {
   /** More was granted to it while it was resident, and no report has come since. */
   growing: boolean;
   growingSinceUs: number;
+  /** How often its worker has been busy with its load when told to stop it. */
+  refusedStops: number;
   /** Its owner is out of reach: the lease stands as long as the driver's figure for the process shows it. */
   isLeftToReading: boolean;
   /** Said to hold more than its lease, or to have failed a command. */
@@ -139,6 +141,8 @@ export interface AuditedRequest {
   /** Bytes freed by the victims ordered for it and not yet used by it, by device. */
   holdBytes: number;
   readonly victims: Set<string>;
+  /** Attended time since which a model that it wants gone loads on, and nobody has told it to stop. */
+  ignoredSinceUs: number | null;
 }
 
 export interface AuditedCommand {

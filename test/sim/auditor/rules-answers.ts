@@ -2,6 +2,7 @@
 import type { Effect } from '../../../broker/core/effects.js';
 import type { Verdict } from '../../../broker/core/explain.js';
 import type { Check, EffectOf } from './check.js';
+import { checkEvict, checkRefusedStops } from './rules-loads.js';
 import { requestKey, untoldFloorBytesMax, type AuditedRequest, type RequestKind } from './records.js';
 
 type Answer = EffectOf<'grant' | 'deny' | 'wait' | 'placed' | 'acknowledge' | 'fail' | 'report_evicted'>;
@@ -97,6 +98,7 @@ const immediate: readonly RequestKind[] = ['pin', 'residency', 'resize'];
 /** After each step: what must be answered at once has been; on each tick: nothing is past its deadline. */
 export function checkOpenRequests(check: Check): void {
   const { book, event } = check;
+  if (event.type === 'ticked') checkRefusedStops(check);
   const slackUs = 2 * (book.options.limits.stallToleranceMs + book.options.limits.tickIntervalMs) * 1_000;
   for (const [key, request] of book.requests) {
     if (request.cancelled) {
@@ -108,6 +110,7 @@ export function checkOpenRequests(check: Check): void {
     if (request.isOptional) continue;
     checkCanFit(check, key, request);
     if (event.type !== 'ticked') continue;
+    if (request.kind === 'evict') checkEvict(check, key, request);
     const attendedUs = book.clock.leastUs - request.attendedMinUs;
     if (attendedUs > request.deadlineMs * 1_000 + slackUs) {
       check.broken('deadline-ignored', `${request.kind} ${key} for ${request.model}: ${attendedUs} us attended, deadline ${request.deadlineMs} ms`);

@@ -134,10 +134,12 @@ export function checkStray(check: Check, generation: string, device: string): vo
   const card = book.cards.get(device);
   if (event.type !== 'sampled' || card === undefined || card.sample === null) return;
   const { takenAtUs } = card.sample;
+  const sampled = truth.at(device, takenAtUs);
+  if (sampled === null) return;
   let promisedBytes = 0;
   for (const lease of book.leasesOf(generation)) {
     if (lease.device === device) promisedBytes += lease.loadedAtUs > takenAtUs ? Math.max(lease.promiseBytes, lease.loadPromiseBytes) : lease.promiseBytes;
   }
-  const sampledBytes = truth.at(device, takenAtUs)?.byProcess.get(generation) ?? 0;
+  const sampledBytes = sampled.byProcess.get(generation) ?? 0;
   if (promisedBytes > 0 && sampledBytes <= promisedBytes) check.broken('blamed-wrongly', `${generation} had ${sampledBytes} on ${device} at the reading, and ${promisedBytes} were promised to it`);
 }

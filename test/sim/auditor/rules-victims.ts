@@ -14,13 +14,13 @@ export function checkMove(check: Check, move: EffectOf<'move'>): void {
   const request = key === null ? null : (book.requests.get(key) ?? null);
   const isOver = lease.residentBytes > lease.promiseBytes - Math.floor(lease.residentBytes / 11);
   if (check.book.isPinned(lease) && !isOver && request !== null) check.broken('victim-pinned', `${name}: its model is pinned`);
-  if (lease.stage === 'granted' || lease.stage === 'loading') check.broken('victim-loading', `${name}: it is ${lease.stage}`);
+  if (lease.stage === 'granted' || (lease.stage === 'loading' && !isStopped(check, move, lease))) check.broken('victim-loading', `${name}: it is ${lease.stage}`);
   // Growth without news is taken for settled when the grant should have been confirmed.
   const isNewGrowth = lease.growing && check.event.atUs - lease.growingSinceUs < book.options.limits.grantConfirmMs * 1_000;
   if (isNewGrowth && request !== null) check.broken('victim-loading', `${name}: what it was granted more is not there yet`);
   const isUsed = lease.inFlight > 0 || (lease.queued > 0 && lease.stage === 'resident' && request !== null);
   if (move.when === 'now' && isUsed) check.broken('victim-in-use', `${name}: ${lease.inFlight} inside, ${lease.queued} queued`);
-  if (holdsToken(check, lease.device)) check.broken('load-token', `${name}: an engine is measuring free memory there`);
+  if (holdsToken(check, lease)) check.broken('load-token', `${name}: an engine is measuring free memory there`);
   if (request === null) checkCause(check, name, lease);
   if (request === null || request.kind === 'evict') return;
   checkOwnModel(check, name, request, lease);
@@ -57,9 +57,16 @@ function checkCause(check: Check, name: string, lease: AuditedLease): void {
   else if (idleUs < lease.ttlMs * 1_000 - 1_000) check.broken('moved-without-cause', `${name}: idle for ${idleUs} us of ${lease.ttlMs} ms`);
 }
 
-function holdsToken(check: Check, device: string): boolean {
+/** A load may be stopped for one who asks for that: nothing else ends it before its time. */
+function isStopped(check: Check, move: EffectOf<'move'>, lease: AuditedLease): boolean {
+  const isWished = [...check.book.requests.values()].some((request) => request.kind === 'evict' && request.model === lease.model);
+  return move.when === 'drained' && (isWished || (lease.blamed && (check.beneficiaries.get(lease.lease) ?? null) === null));
+}
+
+/** Another engine measures free memory there. */
+function holdsToken(check: Check, leaving: AuditedLease): boolean {
   for (const lease of check.book.leases.values()) {
-    if (lease.device === device && lease.profilesFreeMemory && !lease.isQuarantined && (lease.stage === 'loading' || lease.stage === 'granted')) return true;
+    if (lease !== leaving && lease.device === leaving.device && lease.profilesFreeMemory && !lease.isQuarantined && (lease.stage === 'loading' || lease.stage === 'granted')) return true;
   }
   return false;
 }

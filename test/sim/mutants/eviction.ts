@@ -67,6 +67,14 @@ export const evictionMutants: readonly Mutant[] = [
     from: "strike(core, lease, job, 'the command was not answered');", to: '',
   },
   {
+    name: 'load-not-stopped', about: 'a model that loads is not told to leave when somebody wants it gone', file: 'wish.js',
+    from: "const loads = lease.state === 'loading';", to: 'const loads = false;',
+  },
+  {
+    name: 'busy-load-forgiven', about: 'a worker that is busy with its load whenever it is told to stop it may go on', file: 'answers.js',
+    from: "const loads = lease.state === 'loading' && ", to: 'const loads = false && ',
+  },
+  {
     name: 'release-never-blamed', about: 'bytes that stay after a release are waited for for ever', file: 'residue.js',
     from: 'climb(core, card, lease, release, leftBytes);', to: '',
   },
