@@ -21,7 +21,7 @@ export function checkGrant(check: Check, grant: EffectOf<'grant'>): void {
   const moreBytes = grant.chargedBytes - (lease?.promiseBytes ?? 0);
   // Within what it is charged already nothing new is promised.
   const needBytes = grant.explain === null ? null : (check.records.get(grant.explain)?.numbers?.needBytes ?? null);
-  if (lease !== null && lease.stage !== 'parked' && (grant.chargedBytes <= lease.shownBytes || needBytes === 0)) return;
+  if (lease !== null && lease.stage !== 'parked' && (grant.chargedBytes <= chargedBefore(lease) || needBytes === 0)) return;
   checkSize(check, name, grant, request, lease);
   if (moreBytes <= 0) return;
   checkReading(check, name, card);
@@ -34,6 +34,11 @@ export function checkGrant(check: Check, grant: EffectOf<'grant'>): void {
     checkBackOff(check, name, request);
     checkOrder(check, name, card, request, moreBytes);
   }
+}
+
+/** As shown last, or what its last report has raised it to since: what it has, with its headroom. */
+function chargedBefore(lease: AuditedLease): number {
+  return Math.max(lease.shownBytes, lease.stage === 'resident' ? withHeadroom(lease.residentBytes) : 0);
 }
 
 function checkSize(check: Check, name: string, grant: EffectOf<'grant'>, request: AuditedRequest, lease: AuditedLease | null): void {
