@@ -110,6 +110,8 @@ export const defaultLimits = {
   ticketTtlMs: 60_000,
   /** A generation that is held because its reader takes nothing ends after this: it keeps a slot from others. */
   unreadStreamMs: 120_000,
+  /** After its first token a generation from which no further one comes for this long ends: its engine has stopped, and it keeps a card from others. */
+  silentStreamMs: 120_000,
   /** A cancelled call must have stopped by then. */
   cancelWithinMs: 200,
   /** A cancelled call, or an aborted load, that its engine has not ended by then is a broken engine's: its process ends. */

@@ -4,7 +4,8 @@
 const onTheWire = [
   'frameBytesMax', 'preAuthFrameBytesMax', 'helloTimeoutMs', 'preAuthConnectionsMax', 'sessionsMax', 'openRequestsPerSessionMax', 'outgoingBytesMax',
   'flushTimeoutMs', 'heartbeatIntervalMs', 'heartbeatMissesMax', 'spawnTimeoutMs', 'terminateGraceMs', 'grantConfirmMs', 'loadTimeoutMs', 'commandAnswerMs', 'moveTimeoutMs',
-  'drainTimeoutMs', 'drainBatchMax', 'requestDeadlineMs', 'creditTokensMax', 'queuedCallsPerModelMax', 'unreadStreamMs', 'residencyFlushMs', 'ticketTtlMs', 'cancelWithinMs', 'stopTimeoutMs',
+  'drainTimeoutMs', 'drainBatchMax', 'requestDeadlineMs', 'creditTokensMax', 'queuedCallsPerModelMax', 'unreadStreamMs', 'silentStreamMs', 'residencyFlushMs', 'ticketTtlMs',
+  'cancelWithinMs', 'stopTimeoutMs',
 ];
 
 export function limitsTable(limits, comments) {

@@ -1,6 +1,7 @@
 /** One generation as its reader sees it: an iterator that gives the worker credits as it is read. */
-import { LeaseholdError, type DataMessage } from '../../protocol/index.js';
+import { LeaseholdError, type DataMessage, type Limits } from '../../protocol/index.js';
 import type { Channel } from '../../protocol/node/index.js';
+import { Patience } from './patience.js';
 
 type GenerateMessage = Extract<DataMessage, { readonly type: 'generate' }>;
 type End = Extract<DataMessage, { readonly type: 'end' }>;
@@ -20,6 +21,15 @@ export type CallEvent =
 /** Tokens that may be on their way to a reader; more are asked for when half of them have been read. */
 export const creditWindowTokens = 256;
 
+/** Events that may be unread before of several stages in a row only the last is kept. */
+const unreadStagesMax = 64;
+
+export interface StreamOptions {
+  readonly signal?: AbortSignal;
+  /** `stopTimeoutMs` on top of what a worker itself bounds: by then it has answered, or its process has ended. */
+  readonly limits: Pick<Limits, 'silentStreamMs' | 'stopTimeoutMs'>;
+}
+
 export class CallStream implements AsyncIterator<CallEvent, undefined> {
   readonly #channel: Channel<'data'>;
   readonly #message: WithoutId<GenerateMessage>;
@@ -33,11 +43,21 @@ export class CallStream implements AsyncIterator<CallEvent, undefined> {
   #failure: LeaseholdError | null = null;
   #receivedTokens = 0;
   #readSinceCredit = 0;
+  /** What the worker may still send, and what it may send in all. */
+  #creditTokens: number;
+  #allowedTokens: number;
+  readonly #firstTokenMs: number;
+  readonly #silentMs: number;
+  readonly #patience = new Patience(() => { this.#giveUp(); });
 
-  constructor(channel: Channel<'data'>, message: WithoutId<GenerateMessage>, options: { readonly signal?: AbortSignal }) {
+  constructor(channel: Channel<'data'>, message: WithoutId<GenerateMessage>, { signal, limits }: StreamOptions) {
     this.#channel = channel;
     this.#message = message;
-    this.#outer = options.signal;
+    this.#outer = signal;
+    this.#creditTokens = message.credits;
+    this.#allowedTokens = message.sampling.maxTokens + creditWindowTokens;
+    this.#firstTokenMs = message.deadlineMs + limits.stopTimeoutMs;
+    this.#silentMs = limits.silentStreamMs + limits.stopTimeoutMs;
   }
 
   async next(): Promise<IteratorResult<CallEvent, undefined>> {
@@ -62,6 +82,7 @@ export class CallStream implements AsyncIterator<CallEvent, undefined> {
     this.#events = [];
     this.#failure = null;
     this.#state = 'ended';
+    this.#patience.end();
     this.#stop.abort();
     return Promise.resolve({ done: true, value: undefined });
   }
@@ -72,13 +93,15 @@ export class CallStream implements AsyncIterator<CallEvent, undefined> {
     if (this.#outer?.aborted === true) this.#stop.abort();
     this.#outer?.addEventListener('abort', abort, { once: true });
     this.#id = this.#channel.nextId();
+    // The worker bounds the wait, for the first token as for each that follows; so does this end, should the worker not.
+    this.#patience.wait(this.#firstTokenMs);
     this.#channel
-      // The worker bounds the wait; from the first token on only the reader does.
       .request(this.#message, { timeoutMs: null, signal: this.#stop.signal, onInterim: (message) => { this.#take(message); } })
       .then((message) => { this.#take(message); }, (error: unknown) => { this.#fail(error); })
       .finally(() => {
         this.#outer?.removeEventListener('abort', abort);
         this.#state = 'ended';
+        this.#patience.end();
         this.#wake();
       });
   }
@@ -87,8 +110,12 @@ export class CallStream implements AsyncIterator<CallEvent, undefined> {
     if (this.#state === 'ended') return;
     if (message.type === 'stage') {
       const { stage, progress, text, explain } = message;
+      // A reader that lags needs the newest word of a stage alone, and far behind the newest of all.
+      const last = this.#events.at(-1);
+      if (last?.type === 'stage' && (last.stage === stage || this.#events.length >= unreadStagesMax)) this.#events.pop();
       this.#events.push({ type: 'stage', stage, progress, text, explain });
     } else if (message.type === 'token') {
+      if (!this.#spend(Math.max(1, message.ids.length))) return;
       this.#receivedTokens += message.ids.length;
       this.#events.push({ type: 'token', ids: message.ids, text: message.text, thought: message.thought });
     } else if (message.type === 'end') {
@@ -96,6 +123,36 @@ export class CallStream implements AsyncIterator<CallEvent, undefined> {
       const reason = message.reason === 'loaded' ? 'stop' : message.reason;
       this.#events.push({ type: 'end', reason, usage, timings, explain });
     }
+    this.#wake();
+  }
+
+  /** False for a token that the worker had no leave to send: nobody could say how many more it would. */
+  #spend(tokens: number): boolean {
+    const reason = this.#creditTokens <= 0 ? 'it was sent without credits' : this.#allowedTokens < tokens ? `more than maxTokens, ${String(this.#message.sampling.maxTokens)}, were sent` : null;
+    if (reason !== null) {
+      this.#channel.destroy(new LeaseholdError('message_unexpected', { type: 'token', reason }));
+      return false;
+    }
+    this.#creditTokens -= tokens;
+    this.#allowedTokens -= tokens;
+    this.#expect();
+    return true;
+  }
+
+  /** Without credits it is the reader that is waited for. */
+  #expect(): void {
+    if (this.#creditTokens > 0) this.#patience.wait(this.#silentMs);
+    else this.#patience.end();
+  }
+
+  #giveUp(): void {
+    const { model, deadlineMs } = this.#message;
+    const error = this.#receivedTokens === 0
+      ? new LeaseholdError('deadline_passed', { what: `generate with ${model.key}`, deadlineMs, reason: 'its worker gave no answer' })
+      : new LeaseholdError('generation_failed', { model: model.key, reason: `its worker sent no further token for ${String(this.#silentMs)} ms` });
+    this.#fail(error);
+    this.#state = 'ended';
+    this.#stop.abort();
     this.#wake();
   }
 
@@ -113,7 +170,9 @@ export class CallStream implements AsyncIterator<CallEvent, undefined> {
     this.#readSinceCredit += Math.max(1, event.ids.length);
     if (this.#readSinceCredit < creditWindowTokens / 2 || this.#state !== 'running' || this.#id === null) return;
     this.#channel.send({ type: 'credits', target: this.#id, tokens: this.#readSinceCredit });
+    this.#creditTokens += this.#readSinceCredit;
     this.#readSinceCredit = 0;
+    this.#expect();
   }
 
   #wake(): void {

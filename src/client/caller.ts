@@ -20,6 +20,8 @@ export interface OpenCallerOptions {
   readonly caller: string;
   readonly limits?: Limits;
   readonly signal?: AbortSignal;
+  /** The worker that must answer there; another one is `generation_stale`. Left out: whichever answers. */
+  readonly generation?: string;
 }
 
 /** What every call may say. */
@@ -72,9 +74,6 @@ export interface WorkerCaller {
   close(): void;
 }
 
-/** How much longer than a call's own deadline its answer is waited for. */
-const answerMarginMs = 10_000;
-
 /** Opens the connection; rejects with `connect_failed` or `ticket_refused`. */
 export async function openCaller(options: OpenCallerOptions): Promise<WorkerCaller> {
   const limits = options.limits ?? defaultLimits;
@@ -88,9 +87,11 @@ export async function openCaller(options: OpenCallerOptions): Promise<WorkerCall
     handlers: { onMessage: () => undefined, onClose: (error) => { tellClosed(error); } },
   });
   try {
-    const answer = await channel.request({ type: 'open', ticket: options.ticket, caller: options.caller }, { timeoutMs: limits.helloTimeoutMs, ...(signal === undefined ? {} : { signal }) });
+    const answer = await channel.request({ type: 'open', ticket: options.ticket, caller: options.caller }, { timeoutMs: limits.helloTimeoutMs, ...withSignal(signal) });
     if (answer.type !== 'opened') throw new LeaseholdError('message_unexpected', { type: answer.type, reason: 'it answers open' });
-    return new Caller(channel, answer.generation, closed, limits);
+    const { generation = answer.generation } = options;
+    if (answer.generation !== generation) throw new LeaseholdError('generation_stale', { generation, current: answer.generation });
+    return new Caller(channel, generation, closed, limits);
   } catch (error) {
     channel.destroy();
     throw error;
@@ -117,7 +118,7 @@ class Caller implements WorkerCaller {
   generate(options: GenerateOptions): AsyncIterable<CallEvent, undefined> {
     const { messages = null, prompt = null, model, sampling } = options;
     const message: WithoutId<GenerateMessage> = { type: 'generate', model, messages, prompt, sampling, ...this.#common(options), credits: creditWindowTokens };
-    return { [Symbol.asyncIterator]: () => new CallStream(this.#channel, message, options) };
+    return { [Symbol.asyncIterator]: () => new CallStream(this.#channel, message, { limits: this.#limits, ...withSignal(options.signal) }) };
   }
 
   async load(model: ModelSpec, options: CallOptions = {}): Promise<LoadedInfo> {
@@ -130,6 +131,9 @@ class Caller implements WorkerCaller {
   async embed(model: ModelSpec, inputs: readonly string[], options: CallOptions = {}): Promise<Embeddings> {
     const answer = await this.#call({ type: 'embed', model, inputs, ...this.#common(options) }, options);
     if (answer.type !== 'embedding') throw unexpected(answer, 'embed');
+    if (answer.vectors.length !== inputs.length) {
+      throw new LeaseholdError('message_invalid', { type: 'embedding', field: 'vectors', expected: `one for each of ${String(inputs.length)} inputs, not ${String(answer.vectors.length)}` });
+    }
     return { vectors: answer.vectors, promptTokens: answer.promptTokens };
   }
 
@@ -151,11 +155,15 @@ class Caller implements WorkerCaller {
   #call(message: WithoutId<CallMessage>, options: CallOptions): Promise<DataMessage> {
     const { signal, onStage } = options;
     return this.#channel.request(message, {
-      timeoutMs: message.deadlineMs + answerMarginMs,
-      ...(signal === undefined ? {} : { signal }),
+      timeoutMs: message.deadlineMs + this.#limits.stopTimeoutMs,
+      ...withSignal(signal),
       onInterim: (interim) => { if (interim.type === 'stage') onStage?.(toStage(interim)); },
     });
   }
+}
+
+function withSignal(signal: AbortSignal | undefined): { readonly signal?: AbortSignal } {
+  return signal === undefined ? {} : { signal };
 }
 
 function toStage({ stage, progress, text, explain }: Stage): CallStage {

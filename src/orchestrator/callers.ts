@@ -31,7 +31,7 @@ export class Callers {
   open(placement: Placement): Promise<WorkerCaller> {
     const known = this.#open.get(placement.generation);
     if (known !== undefined) return known;
-    const opening = openCaller({ dataSocket: placement.dataSocket, ticket: placement.ticket, caller: this.#session.generation, limits: this.#limits });
+    const opening = openCaller({ dataSocket: placement.dataSocket, ticket: placement.ticket, generation: placement.generation, caller: this.#session.generation, limits: this.#limits });
     this.#open.set(placement.generation, opening);
     const forget = (): void => { if (this.#open.get(placement.generation) === opening) this.#open.delete(placement.generation); };
     opening.then((caller) => { void caller.closed.then(forget); }, forget);

@@ -62,8 +62,10 @@ export class RunningGeneration implements Generation {
       }
       this.#settle?.resolve({ ...next.value, ...said });
     } catch (error) {
-      this.#settle?.reject(error);
-      throw error;
+      // A text that outgrows what a string holds is told like everything else.
+      const typed = LeaseholdError.from(error);
+      this.#settle?.reject(typed);
+      throw typed;
     } finally {
       // Reached when the reader leaves early too: the call is cancelled at every stage it may be in.
       this.#cancel();

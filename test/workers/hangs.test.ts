@@ -4,7 +4,7 @@ import { defaultLimits } from '../../protocol/index.js';
 import type { FaultPoint } from '../../workers/simulated/script.js';
 import type { LeaseholdEvent, Orchestrator, OrchestratorOptions } from '../../src/orchestrator/index.js';
 import { MiB, engine, keyOf, open, refusal, scripted, until } from '../integration/support.js';
-import { ask, begun, codeOf, model, read, rig, turns } from './in-process.js';
+import { ask, begun, codeOf, model, read, readOn, rig, turns } from './in-process.js';
 
 /** Nothing but the engine's own bounds ends anything here within the time of a test. */
 const limits = { heartbeatIntervalMs: 200, stopTimeoutMs: 400, moveTimeoutMs: 1_500, cancelWithinMs: 100, drainTimeoutMs: 10_000 };
@@ -66,6 +66,16 @@ t.test('a hung generation alone on its card: honest models are served after it',
   await served();
 });
 
+t.test('a generation that hangs after its first token loses its call by silentStreamMs, and the card is free for others', async (t) => {
+  const { orchestrator, ends, served } = await scene(t, {
+    models: { good, bad: scripted({ ...fits, text: 'one two', faults: [{ at: 'generate', how: 'hang', afterTokens: 1 }] }) }, limits: { silentStreamMs: 500 },
+  });
+  const error = await refusal(orchestrator.generate('bad', 'x').result());
+  t.match(error, { code: 'generation_failed', message: /no further token for 500 ms \(limits.silentStreamMs\)/, details: { tokensReceived: '1' } });
+  await served();
+  t.strictSame(ends(), ['exit code 71'], 'the engine did not stop either');
+});
+
 t.test('a hung load nobody stopped ends by loadTimeoutMs, and then honest models are served', async (t) => {
   const { orchestrator, served } = await scene(t, { models: { good, bad: hangs('load') }, limits: { grantConfirmMs: 500, loadTimeoutMs: 1_500 } });
   t.equal((await refusal(orchestrator.generate('bad', 'x', { deadlineMs: 500 }).result())).code, 'deadline_passed');
@@ -124,6 +134,18 @@ t.test('parkable models that take turns on one card never lose a call to a lease
 
 t.test('in the worker', async (t) => {
   const bounds = { ...defaultLimits, ...limits };
+
+  t.test('a reader that holds a stream is no silent engine, and an engine that goes on in time is none', async (t) => {
+    const { caller, fatal, close } = await rig({ limits: { ...bounds, creditTokensMax: 16, silentStreamMs: 1_000 } });
+    const one = await caller();
+    const long = model({}, { contextTokens: 8_192 });
+    const held = await begun(one.generate(ask(long, 'abcdefgh'.repeat(300))));
+    const slow = model({ text: 'a b c d', tokensPerSecond: 3 }, { key: 'slow' });
+    t.match(await read(one.generate(ask(slow))), { text: 'a b c d' }, 'by then the held one has been held for longer');
+    await readOn(held);
+    t.strictSame(fatal, []);
+    await close();
+  });
 
   t.test('what was told to stop and stops in time costs nothing; what does not is fatal, once', async (t) => {
     const { attached, caller, fatal, abandon } = await rig({ limits: bounds });

@@ -9,8 +9,11 @@ import { elapsedMs, nowUs } from './clock.js';
 
 export type HungLimit = 'stopTimeoutMs' | 'moveTimeoutMs';
 
+/** An engine that goes on by itself and says nothing for this long is to be stopped. */
+type WatchLimit = HungLimit | 'silentStreamMs';
+
 export interface EngineWatchOptions {
-  readonly limits: Pick<Limits, HungLimit | 'stallToleranceMs'>;
+  readonly limits: Pick<Limits, WatchLimit | 'stallToleranceMs'>;
   /** Called for each step that did not end in its time. */
   readonly onHung: (error: LeaseholdError) => void;
 }
@@ -24,7 +27,7 @@ export class EngineWatch {
 
   /** Work that ends by itself: moves, contexts, estimates. Settles as `work` does. */
   async bounded<T>(what: string, work: Promise<T>): Promise<T> {
-    const stop = this.#after('moveTimeoutMs', what);
+    const stop = this.#hungAfter('moveTimeoutMs', what);
     try {
       return await work;
     } finally {
@@ -35,7 +38,7 @@ export class EngineWatch {
   /** Work that may take as long as it likes until it is told to stop: loads. Settles as `work` does. */
   async stoppable<T>(what: string, signal: AbortSignal, work: Promise<T>): Promise<T> {
     let stop: () => void = () => undefined;
-    const aborted = (): void => { stop = this.#after('stopTimeoutMs', what); };
+    const aborted = (): void => { stop = this.#hungAfter('stopTimeoutMs', what); };
     if (signal.aborted) aborted();
     else signal.addEventListener('abort', aborted, { once: true });
     try {
@@ -48,19 +51,30 @@ export class EngineWatch {
 
   /** Work that was told to stop just now; the returned function says that it has. */
   stopping(what: string): () => void {
-    return this.#after('stopTimeoutMs', what);
+    return this.#hungAfter('stopTimeoutMs', what);
+  }
+
+  /** The engine owes the next token; the returned function says that it came. `onSilent` is called, once, when it does not. */
+  owing(onSilent: (limitMs: number) => void): () => void {
+    const limitMs = this.#options.limits.silentStreamMs;
+    return this.#after(limitMs, () => { onSilent(limitMs); });
+  }
+
+  #hungAfter(limit: HungLimit, what: string): () => void {
+    const { limits, onHung } = this.#options;
+    const limitMs = limits[limit];
+    return this.#after(limitMs, () => { onHung(new LeaseholdError('engine_hung', { what, limit, limitMs })); });
   }
 
   /** A timer that comes far too late says that this process itself stood still, and the engine with it: the time begins anew. */
-  #after(limit: HungLimit, what: string): () => void {
-    const { limits, onHung } = this.#options;
-    const limitMs = limits[limit];
+  #after(limitMs: number, onOver: () => void): () => void {
+    const { stallToleranceMs } = this.#options.limits;
     let timer: NodeJS.Timeout;
     const start = (): void => {
       const startedUs = nowUs();
       timer = setTimeout(() => {
-        if (elapsedMs(startedUs, nowUs()) > limitMs + limits.stallToleranceMs) start();
-        else onHung(new LeaseholdError('engine_hung', { what, limit, limitMs }));
+        if (elapsedMs(startedUs, nowUs()) > limitMs + stallToleranceMs) start();
+        else onOver();
       }, limitMs);
       timer.unref();
     };

@@ -207,7 +207,7 @@ export class ModelHost {
   async #run(call: Call, slot: string | null): Promise<void> {
     const { unreadStreamMs } = this.#options.limits;
     const { held } = this.moves;
-    const outcome = await runCall(call, held.model, held.context(slot), unreadStreamMs);
+    const outcome = await runCall(call, held.model, held.context(slot), { unreadStreamMs, watch: this.#watch });
     this.#stopping.get(call.id)?.();
     this.#stopping.delete(call.id);
     this.feed({ type: 'call_ended', call: call.id });

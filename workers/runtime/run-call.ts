@@ -2,6 +2,7 @@
 import { LeaseholdError, type ModelSpec } from '../../protocol/index.js';
 import type { Call } from './call.js';
 import { nowUs } from './clock.js';
+import type { EngineWatch } from './engine-watch.js';
 import type { GenerateEvent, LoadedContext, LoadedModel } from './engine.js';
 
 /** How a call went, before its caller is told. */
@@ -11,10 +12,16 @@ export type Outcome =
   | { readonly kind: 'counted'; readonly tokens: number }
   | { readonly kind: 'failed'; readonly error: LeaseholdError };
 
+/** What bounds a stream once it flows: its reader's silence, and its engine's. */
+export interface StreamBounds {
+  readonly unreadStreamMs: number;
+  readonly watch: Pick<EngineWatch, 'owing'>;
+}
+
 /** Runs it to its end or its abort. Never rejects: whatever the engine throws is a typed outcome, and the worker lives on. */
-export async function runCall(call: Call, model: LoadedModel, context: LoadedContext | null, unreadStreamMs: number): Promise<Outcome> {
+export async function runCall(call: Call, model: LoadedModel, context: LoadedContext | null, bounds: StreamBounds): Promise<Outcome> {
   try {
-    const outcome = await run(call, model, context, unreadStreamMs);
+    const outcome = await run(call, model, context, bounds);
     call.generatedAtUs = nowUs();
     return outcome;
   } catch (error) {
@@ -23,7 +30,7 @@ export async function runCall(call: Call, model: LoadedModel, context: LoadedCon
   }
 }
 
-async function run(call: Call, model: LoadedModel, context: LoadedContext | null, unreadStreamMs: number): Promise<Outcome> {
+async function run(call: Call, model: LoadedModel, context: LoadedContext | null, bounds: StreamBounds): Promise<Outcome> {
   const { request } = call;
   switch (request.type) {
     case 'load':
@@ -38,27 +45,39 @@ async function run(call: Call, model: LoadedModel, context: LoadedContext | null
     case 'generate': {
       if (context === null) throw new LeaseholdError('input_invalid', { field: 'model', reason: `${call.spec.key} generates no text` });
       const { messages, prompt, sampling } = request;
-      return generate(call, context.generate({ messages, prompt, sampling }, call.signal), unreadStreamMs);
+      return generate(call, context.generate({ messages, prompt, sampling }, call.signal), bounds);
     }
   }
 }
 
-async function generate(call: Call, events: AsyncIterable<GenerateEvent>, unreadStreamMs: number): Promise<Outcome> {
+async function generate(call: Call, events: AsyncIterable<GenerateEvent>, { unreadStreamMs, watch }: StreamBounds): Promise<Outcome> {
   let outcome: Outcome | null = null;
-  for await (const event of events) {
-    if (call.signal.aborted) break;
-    if (event.type === 'end') {
-      const { promptTokens, cachedTokens, completionTokens, thoughtTokens } = event;
-      Object.assign(call.usage, { promptTokens, cachedTokens, completionTokens, thoughtTokens });
-      outcome = { kind: 'ended', reason: event.reason };
-      break;
+  let came: () => void = () => undefined;
+  try {
+    for await (const event of events) {
+      came();
+      if (call.signal.aborted) break;
+      if (event.type === 'end') {
+        const { promptTokens, cachedTokens, completionTokens, thoughtTokens } = event;
+        Object.assign(call.usage, { promptTokens, cachedTokens, completionTokens, thoughtTokens });
+        outcome = { kind: 'ended', reason: event.reason };
+        break;
+      }
+      takeEvent(call, event);
+      while (call.outbox.full) await readerMoves(call, unreadStreamMs);
+      // Up to its first token the call has its deadline.
+      if (call.firstTokenAtUs !== null) came = watch.owing((limitMs) => { call.leave(silent(call, limitMs)); });
     }
-    takeEvent(call, event);
-    while (call.outbox.full) await readerMoves(call, unreadStreamMs);
+  } finally {
+    came();
   }
   call.signal.throwIfAborted();
   if (outcome === null) throw new LeaseholdError('generation_failed', { model: call.spec.key, reason: 'the engine stopped without an end' });
   return outcome;
+}
+
+function silent(call: Call, limitMs: number): LeaseholdError {
+  return new LeaseholdError('generation_failed', { model: call.spec.key, reason: `its engine gave no further token for ${String(limitMs)} ms (limits.silentStreamMs)` });
 }
 
 function takeEvent(call: Call, event: Exclude<GenerateEvent, { type: 'end' }>): void {
