@@ -21,7 +21,7 @@ import { frameHeaderBytes, writeLength } from '../frame.js';
 const { Packr, RESERVE_START_SPACE, Unpackr } = plain as unknown as typeof Msgpackr;
 
 export interface Codec {
-  /** A whole frame: length and body. Lone surrogates in strings become U+FFFD. */
+  /** A whole frame: length and body. Lone surrogates in strings become U+FFFD. Throws `input_invalid` for what has no place on the wire. */
   encode(message: object): Uint8Array;
   /** The value that `body` holds, or `frame_malformed`. Never throws; what it returns is made of plain maps, lists, strings, numbers, booleans and null. */
   decode(body: Uint8Array): unknown;
@@ -37,7 +37,7 @@ export function createCodec(): Codec {
       let frame = packr.pack(message, RESERVE_START_SPACE + frameHeaderBytes);
       if (!integersInPlace(frame, frameHeaderBytes)) {
         frame = packr.pack(withoutUndefined(message), RESERVE_START_SPACE + frameHeaderBytes);
-        integersInPlace(frame, frameHeaderBytes);
+        if (!integersInPlace(frame, frameHeaderBytes)) throw new LeaseholdError('input_invalid', { field: messageType(message), reason: 'it holds something else than maps, lists, texts, numbers, true, false and null' });
       }
       writeLength(frame, frame.length - frameHeaderBytes);
       return frame;
@@ -54,10 +54,14 @@ export function createCodec(): Codec {
   };
 }
 
+function messageType(message: object): string {
+  return 'type' in message && typeof message.type === 'string' ? message.type : 'a message';
+}
+
 /** A field set to undefined is a field left out; msgpackr would send it as an extension. */
 function withoutUndefined(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutUndefined);
-  if (typeof value !== 'object' || value === null) return value;
+  if (typeof value !== 'object' || value === null || value instanceof Date) return value;
   const kept = Object.entries(value).filter(([, inner]) => inner !== undefined);
   return Object.fromEntries(kept.map(([name, inner]) => [name, withoutUndefined(inner)]));
 }

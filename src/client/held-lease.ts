@@ -1,6 +1,7 @@
 /** One lease that this process holds itself: reported as it is used, and given back when the broker wants it and nothing uses it. */
 import { LeaseholdError, deniedError, type ControlMessage, type LeasePart, type Limits, type ModelState, type NewModels, type ResidencyState } from '../../protocol/index.js';
 import type { Channel } from '../../protocol/node/index.js';
+import { checkEvictAnswer, checkMeasured, checkParts } from './measured.js';
 
 type Control<T extends ControlMessage['type']> = Extract<ControlMessage, { readonly type: T }>;
 
@@ -111,6 +112,7 @@ export class HeldLease {
   /** Says what is on the card now, after loading and whenever it changes. Resolves when the ledger has taken it in. */
   async loaded(measured: Measured): Promise<void> {
     this.#assertHeld();
+    checkMeasured(measured);
     this.#state = measured.residentBytes > 0 || (measured.hostBytes ?? 0) === 0 ? 'resident' : 'parked';
     this.#residentBytes = measured.residentBytes;
     this.#hostBytes = measured.hostBytes ?? 0;
@@ -133,6 +135,7 @@ export class HeldLease {
   /** Grows or drops parts; granted at once or refused with numbers, never waits. A part of 0 bytes goes. */
   async resize(parts: readonly LeasePart[], options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     this.#assertHeld();
+    checkParts(parts);
     const answer = await this.#own.channel.request({ type: 'resize_lease', lease: this.lease, parts }, { timeoutMs: this.#own.limits.requestDeadlineMs, ...options });
     if (answer.type === 'deny') throw deniedError(answer, { model: this.model, device: this.device, deadlineMs: 0 });
     if (answer.type !== 'grant') throw new LeaseholdError('message_unexpected', { type: answer.type, reason: 'it answers resize_lease' });
@@ -204,6 +207,7 @@ export class HeldLease {
     try {
       const answer = await this.#own.onEvict(order);
       if (this.#over !== null) return;
+      checkEvictAnswer(answer);
       this.#dropOrder();
       if (answer === 'busy') this.#answer({ type: 'busy', id, inFlight: this.inFlight });
       else if (answer === 'unsupported') this.#answer({ type: 'unsupported', id, message: `${this.model} cannot be moved to ${order.target}` });

@@ -50,7 +50,8 @@ export class Holdings {
 
   get reserved(): { readonly device: string; readonly bytes: number }[] {
     const byDevice = new Map<string, number>();
-    for (const { device, residentBytes } of this.#leases.values()) byDevice.set(device, (byDevice.get(device) ?? 0) + residentBytes);
+    // Each figure fits the wire; so must their sum.
+    for (const { device, residentBytes } of this.#leases.values()) byDevice.set(device, Math.min(Number.MAX_SAFE_INTEGER, (byDevice.get(device) ?? 0) + residentBytes));
     return [...byDevice].map(([device, bytes]) => ({ device, bytes }));
   }
 

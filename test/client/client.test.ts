@@ -239,6 +239,25 @@ t.test('a holder', async (t) => {
     await holder.close();
   });
 
+  t.test('figures that are none cost the call that gave them, and never the session', async (t) => {
+    const answers: unknown[] = [undefined, {}, { residentBytes: Number.NaN }, { residentBytes: 0, hostBytes: -1 }, { residentBytes: () => 1 }, 'later'];
+    const { broker, holder, lease } = await holding(() => answers.shift() as EvictAnswer);
+    for (const residentBytes of [-1, 1.5, Number.NaN, 2 ** 53, '5', () => 1, Symbol('s')]) t.equal(await codeOf(lease.loaded({ residentBytes } as unknown as { residentBytes: number })), 'input_invalid');
+    for (const measured of [undefined, null, { residentBytes: 1, hostBytes: Number.NaN }, { residentBytes: 1, parts: 'all' }, { residentBytes: 1, loadMs: -1 }]) t.equal(await codeOf(lease.loaded(measured as unknown as { residentBytes: number })), 'input_invalid');
+    for (const parts of [undefined, 'all', [{ name: 'held' }], [Symbol('s')]]) t.equal(await codeOf(lease.resize(parts as unknown as [])), 'input_invalid');
+    for (let each = answers.length; each > 0; each--) t.match(await broker.move(order).answer, { type: 'failed', code: 'input_invalid', message: /what onEvict answers/, residentBytes: 900 });
+    t.match([lease.held, lease.residentBytes, lease.state.state], [true, 900, 'resident'], 'nothing of it was kept');
+    t.ok(holder.open);
+    t.equal(broker.all('residency').length, 1);
+    const other = await holder.holdLease({ model: 'n', device: 'SIM-a', bytes: 1, onEvict: () => 'busy' });
+    await lease.loaded({ residentBytes: Number.MAX_SAFE_INTEGER });
+    await other.loaded({ residentBytes: Number.MAX_SAFE_INTEGER });
+    const beats = broker.all('heartbeat').length;
+    while (holder.open && broker.all('heartbeat').length === beats) await new Promise((resolve) => setTimeout(resolve, 10));
+    t.strictSame(broker.all('heartbeat').at(-1)?.reserved, [{ device: 'SIM-a', bytes: Number.MAX_SAFE_INTEGER }], 'a sum that the wire carries');
+    await holder.close();
+  });
+
   t.test('a grant that comes after its request was given up is given back', async (t) => {
     const { broker, session: holder } = await session('holder', { onBudget: () => true });
     const stop = new AbortController();

@@ -69,6 +69,11 @@ t.test('a field that is undefined is left out, at any depth', async (t) => {
   t.strictSame(decode(bodyOf(codec.encode({ a: [{ b: undefined, c: 2 ** 40 }] }))), { a: [{ c: 2 ** 40 }] });
 });
 
+t.test('what has no place on the wire is not sent at all', (t) => {
+  for (const value of [() => 1, new Date(), [{ deep: new Date() }]]) t.throws(() => codec.encode({ type: 'log', value }), { code: 'input_invalid', message: /^log: / }, String(value));
+  t.end();
+});
+
 t.test('B176: what would end a text protocol’s message passes through', async (t) => {
   for (const text of ['\n', '#', '\f', '\u2028\u2029', '\0', 'a\0b', '\uFEFF', '\r\n\r\n', '🦙'.repeat(50)]) {
     for (const padding of ['', 'x'.repeat(200)]) {

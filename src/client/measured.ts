@@ -1,0 +1,33 @@
+/**
+ * What a holder's own code says of its bytes, checked before any of it is kept
+ * or told. A figure that is none must cost the call that gave it alone: kept,
+ * it would ride on the next heartbeat, whose refusal ends the session and with
+ * it every lease of the process.
+ */
+import { LeaseholdError, bytes, durationMs, leasePart, list, object, optional, type LeasePart, type Schema } from '../../protocol/index.js';
+import type { EvictAnswer, Measured } from './held-lease.js';
+
+const parts = list(leasePart(), 1_024);
+const measured = object({ residentBytes: bytes(), hostBytes: optional(bytes()), parts: optional(parts), loadMs: optional(durationMs()) });
+const left = object({ residentBytes: bytes(), hostBytes: optional(bytes()) });
+
+/** Throws `input_invalid`, as the two below. */
+export function checkMeasured(value: Measured): void {
+  check(measured, value, 'what was measured');
+}
+
+export function checkParts(value: readonly LeasePart[]): void {
+  check(parts, value, 'parts');
+}
+
+export function checkEvictAnswer(value: EvictAnswer): void {
+  if (value === 'busy' || value === 'unsupported') return;
+  check(left, value, 'what onEvict answers');
+}
+
+function check(schema: Schema<unknown>, value: unknown, what: string): void {
+  const fault = schema.check(value, '');
+  if (fault === null) return;
+  const expected = fault.path === '' && schema === left ? 'busy, unsupported or { residentBytes }' : fault.expected;
+  throw new LeaseholdError('input_invalid', { field: fault.path === '' ? what : `${what}: ${fault.path}`, reason: `it must be ${expected}` });
+}
