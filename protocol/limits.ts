@@ -15,7 +15,7 @@ export const defaultLimits = {
   helloTimeoutMs: 10_000,
   /** Connections that have not said hello yet, at most; the oldest is dropped for a new one. */
   preAuthConnectionsMax: 64,
-  /** Open sessions of all roles. */
+  /** Open sessions of holders and clients; workers come on top of them (`workersMax`). On a worker: open callers. */
   sessionsMax: 1_024,
   /** Requests one peer may have open on one connection. */
   openRequestsPerSessionMax: 1_024,

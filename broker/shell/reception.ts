@@ -40,10 +40,11 @@ export class Reception implements Desk {
   }
 
   admit(hello: Hello, stream: ByteStream, channel: Channel<'control'>): Resident {
-    if (this.#options.sessions.count >= this.#options.limits.sessionsMax) {
+    verifyHello(this.#options.secret, hello);
+    // Workers were started by us, and workersMax bounds them: whoever else is here never keeps them out.
+    if (hello.role !== 'worker' && this.#options.sessions.peers >= this.#options.limits.sessionsMax) {
       throw new LeaseholdError('too_many_sessions', { limit: this.#options.limits.sessionsMax });
     }
-    verifyHello(this.#options.secret, hello);
     const { generation, threads, devices } = hello.role === 'worker' ? this.#admitWorker(hello) : this.#admitPeer();
     const pid = stream.peerPid ?? hello.pid;
     const session: Session = {

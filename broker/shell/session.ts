@@ -20,21 +20,28 @@ export interface Session {
 /** Living sessions by generation. */
 export class Sessions {
   readonly #byGeneration = new Map<string, Session>();
+  #peers = 0;
 
   add(session: Session): void {
     this.#byGeneration.set(session.generation, session);
+    if (session.role !== 'worker') this.#peers += 1;
   }
 
   get(generation: string): Session | undefined {
     return this.#byGeneration.get(generation);
   }
 
+  /** Idempotent. */
   delete(generation: string): void {
+    const session = this.#byGeneration.get(generation);
+    if (session === undefined) return;
     this.#byGeneration.delete(generation);
+    if (session.role !== 'worker') this.#peers -= 1;
   }
 
-  get count(): number {
-    return this.#byGeneration.size;
+  /** Holders and clients. */
+  get peers(): number {
+    return this.#peers;
   }
 
   [Symbol.iterator](): IterableIterator<Session> {

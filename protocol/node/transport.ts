@@ -12,7 +12,8 @@
  *   later Node keep that out of reach, latin1 still carries every byte.
  * - one attempt, no retries: its retry timer would hold the process.
  */
-import { chmodSync, lstatSync, rmSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import { chmodSync, lstatSync, renameSync, rmSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { isMainThread } from 'node:worker_threads';
 import { IPCModule } from 'node-ipc';
@@ -61,7 +62,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
     options.onConnection(socketStream(socket, name, options.flushTimeoutMs ?? defaultLimits.flushTimeoutMs));
   });
   await started(server, options.path);
-  return listenerOf(server, held, options.path);
+  return listenerOf(server, held, options.path, inodeOf(options.path));
 }
 
 type Server = Exclude<IPCModule['server'], false>;
@@ -113,14 +114,14 @@ async function listenError(error: unknown, path: string): Promise<LeaseholdError
   return new LeaseholdError('socket_in_use', { path, state }, { cause: error });
 }
 
-function listenerOf(server: Server, held: Connections, path: string): Listener {
+function listenerOf(server: Server, held: Connections, path: string, inode: string | null): Listener {
   const net = server.server;
   if (net === false) throw new LeaseholdError('internal', { reason: 'node-ipc did not listen' });
   let closing: Promise<void> | null = null;
   const close = (): Promise<void> =>
     new Promise((resolve) => {
       net.once('close', () => resolve());
-      server.stop();
+      sparing(path, inode, () => server.stop());
       held.destroyAll();
     });
   return {
@@ -131,6 +132,38 @@ function listenerOf(server: Server, held: Connections, path: string): Listener {
       held.unrefAll();
     },
   };
+}
+
+/**
+ * Closing a listener removes whatever lies at its path. When that is not its socket any more (it was deleted, and somebody
+ * else listens there now), it is out of the way for that moment: the removal happens within the call.
+ */
+function sparing(path: string, inode: string | null, close: () => void): void {
+  const now = inodeOf(path);
+  if (now === null || now === inode) {
+    close();
+    return;
+  }
+  const aside = `${path}.${randomBytes(4).toString('hex')}`;
+  try {
+    renameSync(path, aside);
+  } catch {
+    // Where nothing can be renamed nothing is removed either.
+    close();
+    return;
+  }
+  try {
+    close();
+  } finally {
+    renameSync(aside, path);
+  }
+}
+
+/** Tells one socket from a later one of its path; null: there is none, or the platform has none in the file system. */
+function inodeOf(path: string): string | null {
+  if (process.platform === 'win32') return null;
+  const found = lstatSync(path, { throwIfNoEntry: false, bigint: true });
+  return found === undefined ? null : `${String(found.dev)}:${String(found.ino)}:${String(found.birthtimeNs)}`;
 }
 
 /** The open connections of one listener. */

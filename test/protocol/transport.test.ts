@@ -1,9 +1,9 @@
 /** Real sockets by node-ipc: real bytes, private files, bounded waits, no thefts, no leaks, and nothing that keeps a process alive. */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer, connect as netConnect } from 'node:net';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import t from 'tap';
@@ -221,6 +221,19 @@ t.test('a close ends all connections of the listener, and each end hears of it',
     await listener.close();
     return 'closed';
   }
+});
+
+t.test('a close removes its own socket, and not the one of somebody who listens at its path by now', async (t) => {
+  const path = join(socketFolder(t), 's.sock');
+  const first = await listen({ path, onConnection: () => undefined });
+  rmSync(path);
+  const second = await listen({ path, onConnection: () => undefined });
+  t.teardown(() => second.close());
+  await first.close();
+  t.ok(await socketIsAlive(path), 'the second is still there to be found');
+  t.strictSame(readdirSync(dirname(path)), ['s.sock'], 'and nothing beside it');
+  await second.close();
+  t.notOk(existsSync(path));
 });
 
 t.test('a reader that stops is felt by the writer, and lets go when it reads on', async (t) => {

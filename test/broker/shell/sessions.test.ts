@@ -2,7 +2,7 @@
 import t from 'tap';
 import { connectBroker } from '../../../src/client/index.js';
 import { readStateFolder } from '../../../src/orchestrator/index.js';
-import { MiB, folder, open } from '../../integration/support.js';
+import { MiB, folder, open, peer, refusal, scripted } from '../../integration/support.js';
 
 t.test('requests that were taken back leave room for new ones on their connection', async (t) => {
   const stateFolder = folder(t);
@@ -30,4 +30,14 @@ t.test('requests that were taken back leave room for new ones on their connectio
   small.release('unused');
   first.release('unused');
   await holder.close();
+});
+
+t.test('whoever else is connected, the broker’s own workers come in', async (t) => {
+  const stateFolder = folder(t);
+  const orchestrator = await open(t, { stateFolder, models: { m: scripted({ text: 'hello' }) }, limits: { sessionsMax: 2 } });
+  const quiet = await peer(stateFolder, 'holder');
+  t.match(await refusal(peer(stateFolder, 'client')), { code: 'too_many_sessions', details: { limit: '2' } });
+  t.equal((await orchestrator.generate('m', 'x').result()).text, 'hello');
+  t.match(await refusal(peer(stateFolder, 'client')), { code: 'too_many_sessions' }, 'a worker makes no room for others either');
+  quiet.channel.end();
 });
