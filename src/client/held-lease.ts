@@ -1,7 +1,9 @@
 /** One lease that this process holds itself: reported as it is used, and given back when the broker wants it and nothing uses it. */
 import { LeaseholdError, deniedError, type ControlMessage, type LeasePart, type Limits, type ModelState, type NewModels, type ResidencyState } from '../../protocol/index.js';
 import type { Channel } from '../../protocol/node/index.js';
-import { checkEvictAnswer, checkMeasured, checkParts } from './measured.js';
+import { checkEvictAnswer, checkMeasured, checkParts, type EvictAnswer, type Measured } from './measured.js';
+
+export type { EvictAnswer, Measured } from './measured.js';
 
 type Control<T extends ControlMessage['type']> = Extract<ControlMessage, { readonly type: T }>;
 
@@ -17,22 +19,8 @@ export interface EvictOrder {
   readonly signal: AbortSignal;
 }
 
-/** What is left, measured; or that it is in use (nothing was changed), or that it cannot be done so. */
-export type EvictAnswer =
-  | { readonly residentBytes: number; readonly hostBytes?: number }
-  | 'busy'
-  | 'unsupported';
-
 /** Frees what is asked and says what is left. A throw is a failed move; the lease stays as it was. */
 export type EvictHandler = (order: EvictOrder) => Promise<EvictAnswer> | EvictAnswer;
-
-export interface Measured {
-  readonly residentBytes: number;
-  readonly hostBytes?: number;
-  /** Measured sizes: the lease is trued up by them. Left out: as asked for. */
-  readonly parts?: readonly LeasePart[];
-  readonly loadMs?: number;
-}
 
 export interface HeldLeaseParts {
   readonly channel: Channel<'control'>;

@@ -5,7 +5,20 @@
  * it every lease of the process.
  */
 import { LeaseholdError, bytes, durationMs, leasePart, list, object, optional, type LeasePart, type Schema } from '../../protocol/index.js';
-import type { EvictAnswer, Measured } from './held-lease.js';
+
+export interface Measured {
+  readonly residentBytes: number;
+  readonly hostBytes?: number;
+  /** Measured sizes: the lease is trued up by them. Left out: as asked for. */
+  readonly parts?: readonly LeasePart[];
+  readonly loadMs?: number;
+}
+
+/** What is left, measured; or that it is in use (nothing was changed), or that it cannot be done so. */
+export type EvictAnswer =
+  | { readonly residentBytes: number; readonly hostBytes?: number }
+  | 'busy'
+  | 'unsupported';
 
 const parts = list(leasePart(), 1_024);
 const measured = object({ residentBytes: bytes(), hostBytes: optional(bytes()), parts: optional(parts), loadMs: optional(durationMs()) });

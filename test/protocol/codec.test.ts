@@ -70,7 +70,7 @@ t.test('a field that is undefined is left out, at any depth', async (t) => {
 });
 
 t.test('what has no place on the wire is not sent at all', (t) => {
-  for (const value of [() => 1, new Date(), [{ deep: new Date() }]]) t.throws(() => codec.encode({ type: 'log', value }), { code: 'input_invalid', message: /^log: / }, String(value));
+  for (const value of [() => 1, new Date(), [{ deep: new Date() }]]) t.throws(() => codec.encode({ type: 'log', value }), { code: 'input_invalid', message: /^log: / });
   t.end();
 });
 
