@@ -23,7 +23,7 @@ export async function parseDocument(path: string, text: string): Promise<ParsedD
   const yaml = await import('yaml');
   const lines = new yaml.LineCounter();
   const document = yaml.parseDocument(text, {
-    lineCounter: lines, prettyErrors: false, schema: 'core', strict: true, stringKeys: true, uniqueKeys: true, logLevel: 'error',
+    lineCounter: lines, prettyErrors: false, schema: 'core', resolveKnownTags: false, strict: true, stringKeys: true, uniqueKeys: true, logLevel: 'error',
   });
   // A warning means that something was read otherwise than it was written (a tag nobody knows).
   const problem = document.errors[0] ?? document.warnings[0];

@@ -137,6 +137,12 @@ function toPath(source: string): string {
   try {
     return realpathSync(resolve(source));
   } catch (error) {
-    throw new LeaseholdError('model_invalid', { source, reason: (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'there is no such file' : String(error) }, { cause: error });
+    const { code = '' } = error as NodeJS.ErrnoException;
+    throw new LeaseholdError('model_invalid', { source, reason: pathReasons[code] ?? `its path cannot be followed (${code})` }, { cause: error });
   }
 }
+
+const pathReasons: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such file', ENOTDIR: 'a part of its path is no folder', EACCES: 'this user may not look there', ELOOP: 'its symbolic links lead in a circle',
+  ENAMETOOLONG: 'its path is too long', ERR_INVALID_ARG_VALUE: 'a path holds no NUL',
+};

@@ -119,6 +119,8 @@ const refused: readonly (readonly [text: string, where: string, reason: RegExp])
   ['a: 1\n---\nb: 2', 'line 2, column 1', /several documents/],
   ['devices: !!python/object:os.system cpu', 'line 1', /tag/i],
   ['devices: !secret cpu', 'line 1', /tag/i],
+  ['models: !!binary aGk=', 'line 1', /tag/i],
+  ['models: !!set {a, b}', 'line 1', /tag/i],
   ['? [a, b]\n: 1', 'line 1', /string|key/i],
   ['just words', 'line 1, column 1', /must be/],
   ['- devices', 'line 1, column 1', /must be/],

@@ -256,6 +256,9 @@ t.test('options that make no sense are refused before anything is started', asyn
   t.match(await refused({ limits: { wrokersMax: 1 } as object }), { code: 'config_invalid', message: /no such limit; known: frameBytesMax/ });
   t.match(await refused({ limits: { helloTimeoutMs: 2 ** 31 } }), { code: 'config_invalid', message: /from 1 to 2147483647/ });
   t.match(await refused({ models: { m: { source: '/nowhere/at/all.gguf' } } }), { code: 'model_invalid', message: /no such file/ });
+  t.match(await refused({ models: { m: { source: '/etc/host\0name' } } }), { code: 'model_invalid', message: /a path holds no NUL\.$/ });
+  t.match(await refused({ models: { m: { source: '/etc/hostname/model.gguf' } } }), { code: 'model_invalid', message: /a part of its path is no folder\.$/ });
+  t.match(await refused({ models: { m: { source: `/${'x'.repeat(300)}` } } }), { code: 'model_invalid', message: /its path is too long\.$/ });
   t.match(await refused({ models: { m: { source: 'constructor' } } }), { code: 'model_invalid' });
   for (const [field, value] of Object.entries({ contextTokens: 0, parallel: 0, ttlMs: -1, engine: 'e'.repeat(65) })) {
     t.match(await refused({ models: { m: scripted({}, { [field]: value }) } }), { code: 'config_invalid', details: { where: `m.${field}` } }, field);
