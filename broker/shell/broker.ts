@@ -15,7 +15,7 @@ import { monotonicUs } from '../../protocol/node/clock.js';
 import type { EngineCommand } from './engines.js';
 import { lockFile, type FileLock } from './file-lock.js';
 import { lastWords } from './last-words.js';
-import { silentLog, type Log } from './log.js';
+import { silentLog, steadyLog, type Log } from './log.js';
 import { Loop } from './loop.js';
 import { Outbound } from './outbound.js';
 import { Queries } from './queries.js';
@@ -129,7 +129,7 @@ class RunningBroker implements Broker {
     this.stateFolder = state.path;
     this.secret = state.secret;
     this.devices = owned.map(({ card }) => card);
-    this.#log = options.log ?? silentLog;
+    this.#log = steadyLog(options.log ?? silentLog);
     this.ended = new Promise((resolve) => { this.#end = resolve; });
     this.#core = this.#createCore();
     this.#loop = this.#createLoop();
@@ -141,7 +141,19 @@ class RunningBroker implements Broker {
     this.#desk = new AdmissionDesk(limits, this.#createReception());
   }
 
+  /** A start that fails half way leaves nothing that listens or ticks. */
   async start(): Promise<this> {
+    try {
+      return await this.#open();
+    } catch (error) {
+      this.#loop.stop();
+      this.#sampler.stop();
+      await this.#listener?.close();
+      throw error;
+    }
+  }
+
+  async #open(): Promise<this> {
     // Under the lock: whatever is left at the path belonged to a broker that is gone.
     await removeStaleSocket(this.socketPath);
     removeStaleDataSockets(this.stateFolder);

@@ -2,7 +2,7 @@
 export { createBroker, type Broker, type BrokerOptions, type OwnedCard } from './broker.js';
 export { effectiveLimits } from './effective-limits.js';
 export type { EngineCommand } from './engines.js';
-export { createLog, silentLog, redactedPaths, type Log } from './log.js';
+export { createLog, silentLog, steadyLog, redactedPaths, type Log } from './log.js';
 export { defaultStatePath, readStateFolder, type StateFolder } from './state-folder.js';
 export type { CardReader } from './sampler.js';
 export type { UntimedEvent } from './loop.js';

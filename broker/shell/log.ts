@@ -1,6 +1,7 @@
 /** What the shell needs of a log. The daemon gives it pino; an embedder may give its own; the default says nothing. */
 import { createRequire } from 'node:module';
 import { LeaseholdError } from '../../protocol/index.js';
+import { writeReason } from './private-file.js';
 
 export interface Log {
   debug(fields: Readonly<Record<string, unknown>>, message: string): void;
@@ -13,10 +14,34 @@ export type LogLevel = keyof Log;
 
 export const silentLog: Log = { debug: nothing, info: nothing, warn: nothing, error: nothing };
 
+/**
+ * A log that never throws, whatever its destination does: a full disk under a
+ * log file, or an embedder's own logger, must not end what only wanted to tell.
+ * Lines that could not be written are counted, and told of with the next one
+ * that can.
+ */
+export function steadyLog(log: Log): Log {
+  let lostLines = 0;
+  let reason = '';
+  const write = (level: LogLevel) => (fields: Readonly<Record<string, unknown>>, message: string): void => {
+    try {
+      log[level](fields, message);
+      if (lostLines > 0) log.warn({ lostLines, reason }, 'lines could not be written for a while');
+      lostLines = 0;
+    } catch (error) {
+      lostLines += 1;
+      reason = String(error);
+    }
+  };
+  return { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') };
+}
+
 /** Paths whose values never reach a log. */
 export const redactedPaths = ['proof', 'key', 'secret', 'ticket', 'env', '*.proof', '*.key', '*.secret', '*.ticket', '*.env'];
 
 const levels: readonly LogLevel[] = ['debug', 'info', 'warn', 'error'];
+/** What a destination that takes nothing may owe; the rest is dropped. */
+const heldBytesMax = 1024 * 1024;
 /** The first lines wait so long for the logger: a start is not delayed by what it says of itself. */
 const firstLinesMs = 50;
 
@@ -44,7 +69,7 @@ export function createLog(level: LogLevel, destination: string | number = 2): Lo
     try {
       load();
     } catch (error) {
-      throw LeaseholdError.from(error, 'config_unreadable', { path: destination });
+      throw new LeaseholdError('config_invalid', { path: 'log', where: 'file', reason: `${destination} cannot be written: ${writeReason(error)}` }, { cause: error });
     }
   }
   const write = (lineLevel: LogLevel) => (fields: Readonly<Record<string, unknown>>, message: string): void => {
@@ -64,7 +89,7 @@ export function createLog(level: LogLevel, destination: string | number = 2): Lo
 
 function loadPino(level: LogLevel, destination: string | number, nowMs: () => number): Log {
   const { pino } = createRequire(import.meta.url)('pino') as typeof import('pino');
-  const target = pino.destination({ dest: destination, sync: true, mode: 0o600 });
+  const target = pino.destination({ dest: destination, sync: true, mode: 0o600, maxLength: heldBytesMax });
   const timestamp = (): string => `,"time":${String(nowMs())}`;
   return pino({ level, timestamp, redact: { paths: redactedPaths, censor: '[redacted]' }, base: { pid: process.pid } }, target);
 }

@@ -94,10 +94,11 @@ function opened(path: string, flags: number): number {
   }
 }
 
-function writeReason(error: unknown): string {
+/** Why something could not be written, for people. */
+export function writeReason(error: unknown): string {
   const said: Readonly<Record<string, string>> = {
     ENOSPC: 'the disk is full', EDQUOT: 'the quota is used up', EROFS: 'the file system is read-only', EFBIG: 'files may not grow (ulimit -f)',
-    EACCES: 'this user may not write there', EPERM: 'this user may not write there', EMFILE: 'this process has no file descriptor left', ENFILE: 'the system has no file descriptor left',
+    EACCES: 'this user may not write there', EPERM: 'this user may not write there', ENOENT: 'its folder is not there', ENOTDIR: 'a part of its path is no folder', EISDIR: 'it is a folder', EMFILE: 'this process has no file descriptor left', ENFILE: 'the system has no file descriptor left',
   };
   const code = errorCode(error);
   const text = said[code];

@@ -5,21 +5,27 @@ import { exitCodes } from './exit-codes.js';
 import { processIo } from './io.js';
 import { runProgram } from './program.js';
 
-const reader = { gone: false };
+/** Why what is said reaches nobody. */
+const unheard = { gone: false, unwritten: false };
 
-/** A reader that has seen enough (`| head`), or a terminal that was closed: whatever runs is stopped and cleaned up, and that is no failure. */
-function onOutputError(error: NodeJS.ErrnoException): void {
-  if (error.code !== 'EPIPE' && error.code !== 'EIO') throw error;
-  if (reader.gone) return;
-  reader.gone = true;
+/**
+ * A reader that has seen enough (`| head`), or a terminal that was closed:
+ * whatever runs is stopped and cleaned up, and that is no failure. Output that
+ * could not be written (a full disk) is one.
+ */
+function onOutputError(error: NodeJS.ErrnoException, to: string): void {
+  if (unheard.gone || unheard.unwritten) return;
+  unheard.gone = error.code === 'EPIPE' || error.code === 'EIO';
+  unheard.unwritten = !unheard.gone;
+  if (unheard.unwritten) process.stderr.write(`error: ${to} cannot be written: ${error.message}.\n`);
   process.emit('SIGHUP', 'SIGHUP');
 }
 
-process.stdout.on('error', onOutputError);
-process.stderr.on('error', onOutputError);
+process.stdout.on('error', (error: NodeJS.ErrnoException) => { onOutputError(error, 'standard output'); });
+process.stderr.on('error', (error: NodeJS.ErrnoException) => { onOutputError(error, 'standard error'); });
 
 const code = await runProgram(process.argv.slice(2), {
   io: processIo(),
   createOrchestrator: async (options: OrchestratorOptions) => (await import('../orchestrator/index.js')).createOrchestrator(options),
 });
-process.exitCode = reader.gone ? exitCodes.done : code;
+process.exitCode = unheard.unwritten ? exitCodes.failed : unheard.gone ? exitCodes.done : code;

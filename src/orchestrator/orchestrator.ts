@@ -2,7 +2,7 @@
 import { LeaseholdError, explainId, modelKey, type ModelSpec } from '../../protocol/index.js';
 import type { ExplainRecord } from '../../broker/core/explain.js';
 import { normaliseDevice } from '../../broker/devices/uuid.js';
-import { silentLog, type Log } from '../../broker/shell/index.js';
+import { silentLog, steadyLog, type Log } from '../../broker/shell/index.js';
 import { connectBroker, type BrokerSession, type CallEvent, type HeldLease, type Sampling, type WorkerCaller } from '../client/index.js';
 import { Attempts } from './attempts.js';
 import { Catalogue, type Served } from './catalogue.js';
@@ -29,10 +29,10 @@ export async function createOrchestrator(options: OrchestratorOptions = {}): Pro
   checkOptions(options);
   const catalogue = new Catalogue(options.models ?? {});
   const expectedWorkers = Object.keys(options.models ?? {}).length;
-  const log = options.log ?? silentLog;
+  const log = steadyLog(options.log ?? silentLog);
   const links = await Links.open({
     log,
-    find: () => reachBroker(options, expectedWorkers, () => ({ catalogue: catalogue.models })),
+    find: () => reachBroker({ ...options, log }, expectedWorkers, () => ({ catalogue: catalogue.models })),
     greet: async ({ owned }, session) => {
       if (owned !== null) return;
       const { catalogue: theirs } = await session.ledger<{ readonly catalogue?: readonly Served[] }>();

@@ -1,7 +1,7 @@
 // The command as people run it: a daemon, and other processes that use it, on a simulated card with simulated engines.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, existsSync, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -134,4 +134,17 @@ t.test('a reader that has seen enough is no failure', async (t) => {
   await once(child.stdout, 'data');
   child.stdout.destroy();
   t.equal((await ended).code, 0);
+});
+
+t.test('output that cannot be written is a failure in a line, not a stack', { skip: existsSync('/dev/full') ? false : 'no /dev/full here' }, async (t) => {
+  const full = openSync('/dev/full', 'w');
+  t.teardown(() => { closeSync(full); });
+  const child = spawn(process.execPath, [main, 'run', 'quick', '-q', 'hello'], { cwd: work, stdio: ['ignore', full, 'pipe'], env: { PATH: process.env['PATH'] ?? '', HOME: work } });
+  children.add(child);
+  let err = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => { err += text; });
+  const [code] = await once(child, 'close') as [number | null];
+  children.delete(child);
+  t.equal(code, 1);
+  t.match(err, /^error: standard output cannot be written: ENOSPC.*\.\n$/);
 });

@@ -3,9 +3,10 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
+import { createLog } from '../../../broker/shell/index.js';
 import { lockFile, readHolder } from '../../../broker/shell/file-lock.js';
 import { dataSocketPath, openStateFolder, readStateFolder, removeDataSocket, removeStaleDataSockets } from '../../../broker/shell/state-folder.js';
-import { folder, thrown } from '../../integration/support.js';
+import { folder, open, scripted, thrown, until } from '../../integration/support.js';
 
 /** Ways to lay something at a path that is no private file, and what is said of it. */
 const impostors: readonly { readonly what: string; readonly lay: (path: string) => void; readonly said: RegExp }[] = [
@@ -116,4 +117,33 @@ t.test('a disk that takes nothing is named, no half of a file is left, and once 
 t.test('a place where nobody may make a folder is named', async (t) => {
   // Not even root makes folders there.
   t.match(thrown(() => openStateFolder('/proc/leasehold/state')), { code: 'state_unwritable', message: /^\/proc\/leasehold\/state cannot be written/, help: /LEASEHOLD_STATE/ });
+});
+
+t.test('a log that cannot be written costs its lines and nothing else, and tells of them when it can again', async (t) => {
+  const lines: (readonly [string, string, Readonly<Record<string, unknown>>])[] = [];
+  let full = false;
+  const write = (level: string) => (fields: Readonly<Record<string, unknown>>, message: string): void => {
+    if (full) throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' });
+    lines.push([level, message, fields]);
+  };
+  const log = { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') };
+  full = true;
+  const orchestrator = await open(t, { log, models: { m: scripted({ text: 'hello' }) } });
+  t.equal((await orchestrator.generate('m', 'x').result()).text, 'hello', 'started, and served, with every line lost');
+  t.strictSame(lines, []);
+  full = false;
+  await orchestrator.evict('m');
+  await until('the news of what was lost', () => lines.some(([, message]) => message === 'lines could not be written for a while'));
+  const told = lines.filter(([, message]) => message === 'lines could not be written for a while');
+  t.equal(told.length, 1, 'once');
+  t.match(told[0], { 0: 'warn', 2: { reason: /ENOSPC/ } });
+  t.ok(Number(told[0]?.[2]['lostLines']) > 3);
+});
+
+t.test('a log file that cannot be opened fails the start and says why', (t) => {
+  const path = folder(t);
+  for (const [file, reason] of [[path, /it is a folder \(EISDIR\)/], [join(path, 'none', 'x.log'), /its folder is not there \(ENOENT\)/]] as const) {
+    t.match(thrown(() => createLog('info', file)), { code: 'config_invalid', message: reason, details: { where: 'file' } });
+  }
+  t.end();
 });
