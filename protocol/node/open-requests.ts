@@ -60,7 +60,7 @@ export class OpenRequests<P extends Plane> {
     if (request === undefined) return 'stray';
     const kind = answerKind(request.rule, message.type);
     if (kind === 'interim') {
-      request.onInterim?.(message);
+      this.#tell(id, request, message);
       return kind;
     }
     this.#remove(id, request);
@@ -98,6 +98,15 @@ export class OpenRequests<P extends Plane> {
     }, Math.min(timeoutMs, timerMsMax));
     if (this.#unrefed) timer.unref();
     return timer;
+  }
+
+  /** A listener that throws loses its own request; thrown on, it would end the process in the middle of a chunk. */
+  #tell(id: number, request: OpenRequest<P>, message: MessageOn<P>): void {
+    try {
+      request.onInterim?.(message);
+    } catch (error) {
+      this.#giveUp(id, LeaseholdError.from(error, 'input_invalid', { field: `what listens to ${message.type}` }));
+    }
   }
 
   #giveUp(id: number, error: LeaseholdError): void {

@@ -1,16 +1,21 @@
 /** The stages of a call as its caller is told of them: with the names that people know, and no more of them than say something. */
+import { LeaseholdError } from '../../protocol/index.js';
 import type { Stage } from './types.js';
 
 /** A step of progress that is worth telling: one load makes at most some twenty of them. */
 const progressStep = 0.05;
 
-/** Passes on what is new: another stage, another text, or progress by a step. `named` puts names for keys. */
+/** Passes on what is new: another stage, another text, or progress by a step. `named` puts names for keys. A listener that throws loses its call: `input_invalid`. */
 export function sparing(onStage: (stage: Stage) => void, named: (text: string) => string): (stage: Stage) => void {
   let last: Stage | null = null;
   return (stage) => {
     if (last !== null && !isNew(stage, last)) return;
     last = stage;
-    onStage({ ...stage, text: named(stage.text) });
+    try {
+      onStage({ ...stage, text: named(stage.text) });
+    } catch (error) {
+      throw LeaseholdError.from(error, 'input_invalid', { field: 'onStage' });
+    }
   };
 }
 

@@ -142,7 +142,7 @@ t.test('output that cannot be written is a failure in a line, not a stack', { sk
   const child = spawn(process.execPath, [main, 'run', 'quick', '-q', 'hello'], { cwd: work, stdio: ['ignore', full, 'pipe'], env: { PATH: process.env['PATH'] ?? '', HOME: work } });
   children.add(child);
   let err = '';
-  child.stderr.setEncoding('utf8').on('data', (text: string) => { err += text; });
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => { err += text; });
   const [code] = await once(child, 'close') as [number | null];
   children.delete(child);
   t.equal(code, 1);

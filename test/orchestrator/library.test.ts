@@ -174,6 +174,18 @@ t.test('models come, stay and go as they are told', async (t) => {
   });
 });
 
+t.test('a listener of the caller’s that throws loses its own call', async (t) => {
+  const orchestrator = await open(t, { models: { m: scripted({ text: 'hello' }) } });
+  const onStage = (): void => { throw new Error('mine'); };
+  for (const call of [orchestrator.generate('m', 'x', { onStage }).result(), orchestrator.load('m', { onStage })]) {
+    t.match(await refusal(call), { code: 'input_invalid', message: 'onStage: mine.' });
+  }
+  const lease = await orchestrator.lease({ model: 'held', bytes: 50 * MiB, onEvict: () => 'busy' });
+  t.match(await refusal(orchestrator.lease({ model: 'other', bytes: 50 * MiB, onEvict: () => 'busy', onWaiting: onStage })), { code: 'input_invalid', message: /what listens to waiting: mine/ });
+  lease.release();
+  t.equal((await orchestrator.generate('m', 'x').result()).text, 'hello');
+});
+
 t.test('the host process leases for itself, and gives way when a model needs the room', async (t) => {
   const orchestrator = await open(t, { models: { model: scripted({ weightsBytes: 50 * MiB, text: 'room made' }) } });
   const orders: unknown[] = [];

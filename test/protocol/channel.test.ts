@@ -75,6 +75,24 @@ for (const carrier of carriers) {
       t.strictSame(positions, [2, 1, 0]);
     });
 
+    t.test('a listener that throws loses its own request, which is taken back, and nothing else', async (t) => {
+      const [broker, worker] = await greeted(t, carrier);
+      const heard: ControlMessage[] = [];
+      broker.onMessage = (message) => {
+        heard.push(message);
+        const { id, type } = message as { id: number; type: string };
+        if (type !== 'cancel') for (const position of [2, 1]) broker.channel.send({ type: 'waiting', id, position, reason: '', explain: null });
+      };
+      const mine = new Error('mine');
+      const deaf = await worker.channel.request(budget, { ...limit, onInterim: () => { throw mine; } }).catch((error: unknown) => error);
+      t.match(deaf, { code: 'input_invalid', message: 'what listens to waiting: mine.', cause: mine });
+      const stop = new AbortController();
+      const next = await worker.channel.request(budget, { ...limit, signal: stop.signal, onInterim: () => { stop.abort(); } }).catch((error: unknown) => error);
+      t.match(next, { code: 'request_cancelled' }, 'the connection goes on');
+      const [first, back] = [heard.find(({ type }) => type === 'request_vram_budget'), heard.find(({ type }) => type === 'cancel')] as [{ id: number }, { target: number }];
+      t.equal(back.target, first.id);
+    });
+
     t.test('a thousand requests in the air, answered in any order, each get their own answer', async (t) => {
       const [broker, worker] = await greeted(t, carrier);
       const asked: { readonly id: number; readonly peakBytes: number }[] = [];
