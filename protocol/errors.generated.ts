@@ -58,6 +58,7 @@ export const errorTable = {
   broker_running: { number: 409, http: 409, retryable: false, message: "{path} is locked by pid {pid}, started {started}.", help: "Attach to that broker (broker: attach), or stop it first." },
   shutting_down: { number: 410, http: 503, retryable: true, message: "{what} is shutting down.", help: "Retry after the restart." },
   engine_hung: { number: 411, http: 503, retryable: true, message: "{what} did not end within {limitMs} ms ({limit}); the engine is broken and its process ends.", help: "The request may be sent again; it is served by a new process. Raise the limit named if the engine is only slow." },
+  card_unusable: { number: 412, http: 503, retryable: false, message: "{engine} does not compute on {card} ({device}): {reason}.", help: "Repair the driver or install a build of the engine for that card, then start again. Or use the CPU instead, some fifty times slower: workers.llama.cpuFallback: allow, or devices: cpu." },
   context_too_small: { number: 500, http: 400, retryable: false, message: "The prompt has {promptTokens} tokens; the context holds {contextTokens}.", help: "Shorten the prompt or raise context for this model." },
   call_queue_full: { number: 501, http: 429, retryable: true, message: "{limit} calls already wait for {model}.", help: "Retry later, or raise limits.queuedCallsPerModelMax." },
   generation_failed: { number: 502, http: 500, retryable: true, message: "{model} failed while generating: {reason}.", help: "Retry only when tokensSent is 0." },

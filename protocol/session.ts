@@ -50,6 +50,8 @@ const statesByType: Readonly<Record<Plane, Readonly<Record<string, readonly Sess
     shutdown: established,
     list_models: established,
     models: established,
+    ledger: established,
+    ledger_state: established,
     card_allocate: established,
     card_allocated: established,
     card_oom: established,

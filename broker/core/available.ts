@@ -70,12 +70,20 @@ export function floorNeededBytes(core: Core, card: Card, generation: string, eng
   return Math.max(0, knownFloorBytes(core, card, engine) - (seat?.floor.chargedBytes ?? 0));
 }
 
-/** What one process of this engine is known to cost on this kind of card; 0 when nothing is known yet. */
+/** What one process of this engine costs on this kind of card: as seen there, else as stated for the card, else what it is taken to cost. */
 export function knownFloorBytes(core: Core, card: Card, engine: string | null): number {
   if (card.kind === 'cpu') return 0;
   // What another program holds besides its leases says nothing about the next one.
   if (engine === null) return card.floorBytes ?? 0;
-  return Math.max(core.learnedFloors.get(floorKey(card, engine)) ?? 0, card.floorBytes ?? 0);
+  const learnedBytes = core.learnedFloors.get(floorKey(card, engine)) ?? null;
+  if (learnedBytes === null && card.floorBytes === null) return assumedFloorBytes(core, card, engine);
+  return Math.max(learnedBytes ?? 0, card.floorBytes ?? 0);
+}
+
+/** A process is on a real card before anybody can have measured it; simulated cards state what it costs there. */
+function assumedFloorBytes(core: Core, card: Card, engine: string): number {
+  if (card.kind !== 'gpu') return 0;
+  return core.options.engines.find(({ name }) => name === engine)?.floorBytes ?? 0;
 }
 
 export function floorKey(card: Card, engine: string): string {

@@ -1,7 +1,7 @@
 /** What a process costs on a card before any model: stated, learned by engine and kind of card, measured. */
 import { floorKey, knownFloorBytes } from './available.js';
 import { capacityBytes } from './need.js';
-import { leasedSeenBytes, seatOf, setCharged, setResident } from './ledger.js';
+import { leasedSeenBytes, seatOf, setAttributed, setCharged, setMeasured, setResident } from './ledger.js';
 import { wantSample } from './probe.js';
 import { count, inWords, explain, publish } from './report.js';
 import type { Card, Core, Seat } from './state.js';
@@ -20,22 +20,26 @@ export function chargeFloor(core: Core, card: Card, generation: string, engine: 
 /**
  * A process says what it costs. Charged at once whatever is free (D12), never
  * below what that engine was once seen to take there: the first compute takes
- * more than the start.
+ * more than the start. What it was only taken to cost counts no longer. One
+ * that takes nothing says nothing of those that do.
  */
 export function floorReported(core: Core, card: Card, generation: string, engine: string | null, bytes: number): void {
   const seat = seatOf(core, card, generation);
-  if (engine !== null) claimFloor(core, card, generation, engine, bytes);
+  if (engine !== null && bytes > 0) claimFloor(core, card, generation, engine, bytes);
+  const seenBytes = engine === null ? 0 : (core.learnedFloors.get(floorKey(card, engine)) ?? 0);
   seat.floorSource = 'measured';
   setResident(core, seat.floor, bytes);
-  raiseFloor(core, card, seat, Math.max(bytes, engine === null ? 0 : knownFloorBytes(core, card, engine), card.floorBytes ?? 0));
+  raiseFloor(core, card, seat, Math.max(bytes, seenBytes, card.floorBytes ?? 0));
 }
 
 /** The driver says what a process without leases takes: that is its floor (D7). */
 export function floorMeasured(core: Core, card: Card, seat: Seat, engine: string | null, bytes: number): void {
   if (engine !== null) learn(core, card, engine, bytes);
   seat.floorSource = 'measured';
-  setResident(core, seat.floor, bytes);
   raiseFloor(core, card, seat, bytes);
+  // The sample that shows it also explains it: none of it is a stranger's.
+  setMeasured(core, seat.floor, bytes);
+  setAttributed(card, seat.floor, bytes);
 }
 
 /** Remembers the most that a process of this engine was ever seen to cost on this kind of card. */

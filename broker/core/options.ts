@@ -6,6 +6,8 @@ export interface EngineDescription {
   readonly name: string;
   /** Models one worker of this engine may host. */
   readonly modelsPerWorker: number;
+  /** What one of its processes is taken to cost on a real card until one has been measured there (R9); left out: nothing. */
+  readonly floorBytes?: number;
 }
 
 export interface CoreOptions {

@@ -85,12 +85,13 @@ export function judgeSeat(core: Core, card: Card, seat: Seat, givenBackBytes: nu
 
 /**
  * Whether all that a process takes now is what it costs without models: a
- * holder between leases, or a worker that has never had one and has not said
- * itself. After a lease it may as well be what that left behind.
+ * holder between leases, or a worker that has never had one and is still
+ * starting or has not said itself. After a lease it may as well be what that
+ * left behind.
  */
 function showsFloor(seat: Seat, process: Process | undefined): boolean {
   if (seat.leases.size > 0 || seat.residue.chargedBytes > 0) return false;
-  return process?.role === 'holder' || (!seat.hadLease && seat.floorSource !== 'measured');
+  return process?.role === 'holder' || (!seat.hadLease && (seat.floorSource !== 'measured' || process?.state === 'spawning'));
 }
 
 /** A process without leases: all it takes is its floor; for a holder that is the pid's unleased bytes (D7). */
@@ -101,7 +102,9 @@ function judgeEmptySeat(core: Core, card: Card, seat: Seat, engine: string | nul
   seat.baselineBytes = readingBytes;
   const over = readingBytes > seat.floor.chargedBytes + core.options.limits.measureToleranceBytes;
   const isHolder = process?.role === 'holder';
-  if (over || (isHolder && readingBytes < seat.floor.chargedBytes)) floorMeasured(core, card, seat, isHolder ? null : engine, readingBytes);
+  // What a worker that is up was only taken to cost is known now.
+  const isFirst = process?.state === 'ready' && seat.floorSource === 'unknown' && readingBytes > 0;
+  if (over || isFirst || (isHolder && readingBytes < seat.floor.chargedBytes)) floorMeasured(core, card, seat, isHolder ? null : engine, readingBytes);
   if (process === undefined || process.state === 'spawning') return;
   setMeasured(core, seat.floor, Math.min(readingBytes, seat.floor.chargedBytes));
   setAttributed(card, seat.floor, seat.floor.seenBytes);

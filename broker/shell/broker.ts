@@ -205,7 +205,7 @@ class RunningBroker implements Broker {
       startedAtUs: monotonicUs(),
       limits: this.limits,
       classPolicies: this.#options.classPolicies ?? classPolicies,
-      engines: this.#options.engines.map(({ name, modelsPerWorker }) => ({ name, modelsPerWorker })),
+      engines: this.#options.engines.map(({ name, modelsPerWorker, floorBytes = 0 }) => ({ name, modelsPerWorker, floorBytes })),
       allowLedgerOnly: this.#options.allowLedgerOnly ?? false,
     });
   }
@@ -290,7 +290,8 @@ class RunningBroker implements Broker {
   /** Driver figures come by pid; ours are the workers' (with their children) and the attached holders'. */
   #ownerLookup(): (pid: number) => string | null {
     return (pid) => {
-      for (const generation of this.#workers.generations()) if (this.#workers.pidsOf(generation).includes(pid)) return generation;
+      const worker = this.#workers.ownerOf(pid);
+      if (worker !== null) return worker;
       for (const session of this.#sessions) if (session.role === 'holder' && session.identity.pid === pid) return session.generation;
       return null;
     };

@@ -44,13 +44,14 @@ export function checkCards(devices: readonly unknown[]): void {
 
 function checkEngine(engine: EngineCommand): void {
   if (typeof engine !== 'object' || (engine as unknown) === null) throw invalid('engines', `${JSON.stringify(engine)} is not an engine`);
-  const { name, command, args, env, modelsPerWorker } = engine;
+  const { name, command, args, env, modelsPerWorker, floorBytes = 0 } = engine;
   if (!isText(name) || name.length > engineNameLengthMax) throw invalid('engines', `a name must have 1 to ${String(engineNameLengthMax)} characters, not ${JSON.stringify([name]).slice(1, -1).slice(0, 100)}`);
   const where = `engines.${name}`;
   if (!isText(command)) throw invalid(`${where}.command`, 'it must be the path or name of a program');
   if (!Array.isArray(args) || !args.every(isArgument)) throw invalid(`${where}.args`, 'it must be a list of strings without NUL');
   if (typeof env !== 'object' || (env as unknown) === null || !Object.entries(env).every(isVariable)) throw invalid(`${where}.env`, 'it must have strings without NUL by names without NUL or =');
   if (!isCount(modelsPerWorker, 1)) throw invalid(`${where}.modelsPerWorker`, `${String(modelsPerWorker)} is not a whole number from 1 on`);
+  if (!isCount(floorBytes, 0)) throw invalid(`${where}.floorBytes`, `${String(floorBytes)} is not a whole number of bytes`);
 }
 
 const policyKeys = ['rank', 'ageingMs', 'minimumResidencyMs', 'longestWaitMs', 'drainAfterMs'] as const satisfies readonly (keyof ClassPolicy)[];

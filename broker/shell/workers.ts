@@ -174,8 +174,9 @@ export class Workers {
     return { dataSocket: worker.dataSocket, devices: worker.devices, ticket: createTicket(worker.key, { caller, generation, expiresUs }) };
   }
 
-  pidsOf(generation: string): readonly number[] {
-    return this.#supervisor?.pidsOf(generation) ?? [];
+  /** The worker whose tree a pid is in; null: none. */
+  ownerOf(pid: number): string | null {
+    return this.#supervisor?.ownerOf(pid) ?? null;
   }
 
   identityOf(generation: string): ProcessIdentity | null {

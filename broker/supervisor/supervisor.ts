@@ -22,8 +22,19 @@ export interface SupervisorOptions {
   readonly table?: ProcessTable;
 }
 
-/** `pidsOf` may be asked for every pid of a driver's list: within this time it answers from one listing. */
+/** `ownerOf` is asked for every pid of a driver's list: within this time it answers from one listing… */
 const treeMaxAgeMs = 250;
+/** …unless a pid is not in it, which may be a child that was just started. */
+const treeMinAgeMs = 10;
+
+/** Who belonged to whom when the processes were listed. */
+interface Trees {
+  readonly takenAtMs: number;
+  readonly pids: ReadonlyMap<string, readonly number[]>;
+  readonly owners: ReadonlyMap<number, string>;
+  /** All that were there; null: it could not be seen. */
+  readonly listed: ReadonlySet<number> | null;
+}
 
 export function createSupervisor(handlers: SupervisorHandlers, options: SupervisorOptions = {}): Supervisor {
   return new ProcessSupervisor(handlers, options);
@@ -40,7 +51,9 @@ class ProcessSupervisor implements Supervisor {
   /** Everything that close() must see end; a process stays here until its guard is gone too. */
   readonly #open = new Set<Promise<void>>();
   readonly #used = new Set<string>();
-  #trees: { readonly takenAtMs: number; readonly pids: Map<string, readonly number[]> } | null = null;
+  #trees: Trees | null = null;
+  /** The listing before: a child that has ended since a driver was asked is still whose it was. */
+  #treesBefore: Trees | null = null;
   #sees = true;
   #closing: Promise<void> | null = null;
 
@@ -94,7 +107,14 @@ class ProcessSupervisor implements Supervisor {
     const worker = this.#processes.get(generation);
     if (worker === undefined || worker.identity === null) return [];
     if (!this.#table.lists) return [worker.identity.pid];
-    return this.#treesNow().get(generation) ?? [];
+    return this.#treesNow(treeMaxAgeMs).pids.get(generation) ?? [];
+  }
+
+  ownerOf(pid: number): string | null {
+    if (!this.#table.lists) return [...this.#processes].find(([, worker]) => worker.identity?.pid === pid)?.[0] ?? null;
+    const known = this.#treesNow(treeMaxAgeMs);
+    const trees = known.listed?.has(pid) === false ? this.#treesNow(treeMinAgeMs) : known;
+    return trees.owners.get(pid) ?? this.#treesBefore?.owners.get(pid) ?? null;
   }
 
   identityOf(generation: string): ProcessIdentity | null {
@@ -114,16 +134,17 @@ class ProcessSupervisor implements Supervisor {
     for (const worker of this.#processes.values()) worker.abandon();
   }
 
-  #treesNow(): ReadonlyMap<string, readonly number[]> {
+  #treesNow(ageMsMax: number): Trees {
     const nowMs = performance.now();
-    if (this.#trees === null || nowMs - this.#trees.takenAtMs > treeMaxAgeMs) {
-      const rows = this.#table.list();
-      const pidsOf = (worker: WorkerProcess): readonly number[] => (rows === null ? worker.lastSeen() : worker.members(rows).map(({ pid }) => pid));
-      const pids = [...this.#processes].map(([generation, worker]) => [generation, pidsOf(worker)] as const);
-      this.#noteSight(rows !== null);
-      this.#trees = { takenAtMs: nowMs, pids: new Map(pids) };
-    }
-    return this.#trees.pids;
+    if (this.#trees !== null && nowMs - this.#trees.takenAtMs <= ageMsMax) return this.#trees;
+    const rows = this.#table.list();
+    const pidsOf = (worker: WorkerProcess): readonly number[] => (rows === null ? worker.lastSeen() : worker.members(rows).map(({ pid }) => pid));
+    const pids = new Map([...this.#processes].map(([generation, worker]) => [generation, pidsOf(worker)] as const));
+    const owners = new Map([...pids].flatMap(([generation, members]) => members.map((pid) => [pid, generation] as const)));
+    this.#noteSight(rows !== null);
+    this.#treesBefore = this.#trees ?? this.#treesBefore;
+    this.#trees = { takenAtMs: nowMs, pids, owners, listed: rows === null ? null : new Set(rows.map(({ pid }) => pid)) };
+    return this.#trees;
   }
 
   /** Once when the system no longer lets us look, and once when it does again. */

@@ -47,8 +47,10 @@ export interface Supervisor {
   /** Tells once when a process that we did not spawn (a holder) is gone by pid and start time. */
   watch(generation: string, identity: ProcessIdentity): void;
   unwatch(generation: string): void;
-  /** Pids that carry this generation's token (itself and descendants), for mapping a driver's per-process figures. */
+  /** Pids of this generation's tree: itself and its descendants. */
   pidsOf(generation: string): readonly number[];
+  /** The generation whose tree a pid is in, or was when a driver was asked just before; null: none of ours. For a driver's figures by pid. */
+  ownerOf(pid: number): string | null;
   identityOf(generation: string): ProcessIdentity | null;
   /** Ends everything, in parallel, and resolves when each end is confirmed or given up. */
   close(graceMs: number): Promise<void>;

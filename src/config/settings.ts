@@ -88,6 +88,7 @@ class Reader {
     const engines = this.each(written, (worker, pointer) => {
       const name = String(pointer[1]);
       if (worker.command === undefined && name !== 'llama' && name !== 'simulated') this.refuse(pointer, 'command is missing; only llama and simulated have one built in');
+      if (worker.cpuFallback !== undefined && (name !== 'llama' || worker.command !== undefined)) this.refuse([...pointer, 'cpuFallback'], 'it is a setting of the built-in llama engine alone');
       const { command } = worker;
       return withoutUndefined<EngineOptions>({
         name,
@@ -95,6 +96,8 @@ class Reader {
         args: worker.args,
         env: texts(worker.env),
         modelsPerWorker: worker.modelsPerWorker,
+        floorBytes: worker.floor === undefined ? undefined : this.size(worker.floor, [...pointer, 'floor']),
+        cpuFallback: worker.cpuFallback,
       });
     }, ['workers']);
     return engines === undefined ? undefined : Object.values(engines);

@@ -30,6 +30,8 @@ export interface WrittenWorker {
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, Scalar>>;
   readonly modelsPerWorker?: number;
+  readonly floor?: Size;
+  readonly cpuFallback?: 'allow' | 'refuse';
 }
 
 /** What the schema lets through: of one source, anything may be left out. */

@@ -11,6 +11,12 @@ const modelsPerWorker = 1;
 
 const builtInNames = ['llama', 'simulated'];
 
+/**
+ * What one llama process is taken to cost on a card until one has been measured there. Measured: 618 MB on an H200, and
+ * some tens more for its first token; smaller cards take less.
+ */
+const llamaFloorBytes = 768 * 1024 * 1024;
+
 /** Built-in engines and the given ones; one given under a built-in name changes what it names. Throws `config_invalid`. */
 export function engineCommands(given: readonly EngineOptions[]): readonly EngineCommand[] {
   const named = new Set(given.map(({ name }) => name));
@@ -18,17 +24,21 @@ export function engineCommands(given: readonly EngineOptions[]): readonly Engine
 }
 
 /** Whoever gives a command gives all of it: the built-in arguments and environment belong to the built-in command. */
-function complete(given: EngineOptions): EngineCommand {
+function complete({ cpuFallback, ...given }: EngineOptions): EngineCommand {
+  if (cpuFallback !== undefined && (given.name !== 'llama' || given.command !== undefined)) {
+    throw new LeaseholdError('config_invalid', { path: 'engines', where: `${given.name}.cpuFallback`, reason: 'it is a setting of the built-in llama engine alone' });
+  }
   if (given.command !== undefined) return { args: [], env: {}, modelsPerWorker, ...given, command: given.command };
   if (!builtInNames.includes(given.name)) {
     throw new LeaseholdError('config_invalid', { path: 'engines', where: given.name, reason: 'command is missing' });
   }
   const base = builtIn(given.name);
-  return { ...base, ...given, command: base.command, args: [...base.args, ...given.args ?? []], env: { ...base.env, ...given.env } };
+  return { ...base, ...given, command: base.command, args: [...base.args, ...cpuFallback === 'allow' ? ['--cpu-fallback=allow'] : [], ...given.args ?? []], env: { ...base.env, ...given.env } };
 }
 
 function builtIn(name: string): EngineCommand {
-  return { name, modelsPerWorker, ...nodeCommand(join(builtRoot(), 'workers', name, 'main.js')) };
+  const floor = name === 'llama' ? { floorBytes: llamaFloorBytes } : {};
+  return { name, modelsPerWorker, ...floor, ...nodeCommand(join(builtRoot(), 'workers', name, 'main.js')) };
 }
 
 /** The folder that mirrors the tree: `dist` when compiled, wherever this package lies. */

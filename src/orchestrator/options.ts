@@ -35,7 +35,14 @@ export interface ModelOptions {
 }
 
 /** How workers of an engine are started. What is left out is the built-in engine's; an engine of another name needs `command`. */
-export type EngineOptions = Pick<EngineCommand, 'name'> & Partial<EngineCommand>;
+export interface EngineOptions extends Partial<EngineCommand> {
+  readonly name: string;
+  /**
+   * The built-in `llama` alone: what a worker does that was given a real card on which llama.cpp does not compute. `refuse`
+   * (default): it ends, and who waits gets `card_unusable`. `allow`: it runs on the CPU, some fifty times slower.
+   */
+  readonly cpuFallback?: 'allow' | 'refuse';
+}
 
 export interface OrchestratorOptions {
   /** Models by name. The models that ship with Leasehold are known without being named here. */

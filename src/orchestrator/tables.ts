@@ -3,9 +3,9 @@ import {
   LeaseholdError, classes, integer, leasePart, number, requestClass, string, list, type ChatMessage, type ClassPolicy, type ModelPolicy,
 } from '../../protocol/index.js';
 import { normaliseDevice } from '../../broker/devices/uuid.js';
-import type { EngineCommand, Log } from '../../broker/shell/index.js';
+import type { Log } from '../../broker/shell/index.js';
 import { aFunction, aNumber, anything, as, listOf, mapOf, object, orNull, text, that, truth, type Check, type Table } from './checks.js';
-import type { ModelOptions, OrchestratorOptions } from './options.js';
+import type { EngineOptions, ModelOptions, OrchestratorOptions } from './options.js';
 import type { CallOptions, EvictOptions, GenerateInput, GenerateOptions, HostLeaseRequest } from './types.js';
 
 const dayMs = 24 * 3_600_000;
@@ -31,7 +31,8 @@ const model = object({
 const anEngine = object({
   name: text, command: text, args: listOf(that('a string', (value) => typeof value === 'string'), 'a list of strings'),
   env: mapOf(that('a string', (value) => typeof value === 'string'), 'an object of strings'), modelsPerWorker: as(integer(1, 1_000_000, 'models')),
-} satisfies Table<EngineCommand>, 'an object', ['name']);
+  floorBytes: aNumber, cpuFallback: that('allow or refuse', (value) => value === 'allow' || value === 'refuse'),
+} satisfies Table<EngineOptions>, 'an object', ['name']);
 
 const orchestrator = object({
   models: mapOf(model, 'an object of models by name'),

@@ -71,10 +71,10 @@ export class Stage {
   private readonly seqs = new Map<string, number>();
   private readonly beating = new Set<string>();
 
-  constructor(options: { readonly limits?: Partial<Limits>; readonly allowLedgerOnly?: boolean; readonly modelsPerWorker?: number } = {}) {
+  constructor(options: { readonly limits?: Partial<Limits>; readonly allowLedgerOnly?: boolean; readonly modelsPerWorker?: number; readonly llamaFloorBytes?: number } = {}) {
     this.core = createCore({
       bootId: 'boot', startedAtUs: this.nowUs, limits: { ...defaultLimits, ...options.limits }, classPolicies,
-      engines: [{ name: 'llama', modelsPerWorker: options.modelsPerWorker ?? 1 }, { name: 'python', modelsPerWorker: 8 }, { name: 'python-b', modelsPerWorker: 8 }],
+      engines: [{ name: 'llama', modelsPerWorker: options.modelsPerWorker ?? 1, floorBytes: options.llamaFloorBytes ?? 0 }, { name: 'python', modelsPerWorker: 8 }, { name: 'python-b', modelsPerWorker: 8 }],
       allowLedgerOnly: options.allowLedgerOnly ?? false,
     });
   }

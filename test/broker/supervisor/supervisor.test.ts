@@ -200,6 +200,34 @@ t.test('B40, B85: what a worker leaves behind is found, ended and named, whereve
   await supervisor.close(0);
 });
 
+t.test('whose a pid is: the tree that it is in, however young it is, and just after its end', async (t) => {
+  const real = new LinuxProcessTable();
+  let listings = 0;
+  const table: ProcessTable = {
+    lists: true,
+    list: () => { listings += 1; return real.list(); },
+    find: (pid) => real.find(pid), startTime: (pid) => real.startTime(pid), signal: (pid, signal) => real.signal(pid, signal), signalGroup: (group, signal) => real.signalGroup(group, signal),
+  };
+  const { supervisor, told, spawn, ended } = bench({ table });
+  spawn('own-w1', process.execPath, ['-e', `process.stdin.resume(); setInterval(() => undefined, 60000); process.on('SIGUSR2', () => { const child = require('node:child_process').spawn('sleep', ['300'], { stdio: 'ignore' }); console.log('child ' + child.pid); }); console.log('ready')`]);
+  await until('it to be up', () => told.lines.some(({ line }) => line === 'ready'));
+  const leader = supervisor.identityOf('own-w1')?.pid ?? 0;
+  t.equal(supervisor.ownerOf(leader), 'own-w1');
+  t.equal(supervisor.ownerOf(process.pid), null, 'the broker is nobody’s');
+  const before = listings;
+  for (let turn = 0; turn < 100; turn++) supervisor.ownerOf(process.ppid);
+  t.ok(listings - before < 10, 'a stranger that is known as one costs no listing');
+  process.kill(leader, 'SIGUSR2');
+  const pid = await until('a child', () => Number(/^child (\d+)$/.exec(told.lines.at(-1)?.line ?? '')?.[1] ?? 0) || null);
+  await until('it to be its parent’s, though it is younger than the last listing', () => supervisor.ownerOf(pid) === 'own-w1', 200);
+  process.kill(pid, 'SIGKILL');
+  await until('its end', () => !lives(pid));
+  t.equal(supervisor.ownerOf(pid), 'own-w1', 'a figure that was read while it lived is still its');
+  supervisor.terminate('own-w1', 0, 'test');
+  await ended('own-w1');
+  await supervisor.close(0);
+});
+
 t.test('B94: output is drained, cut and bounded, and ready is seen behind a flood', async (t) => {
   const limits = { outputLinesMax: 50, outputLineBytesMax: 1_000 };
   const linesWritten = 2 * 16 * 1_024 + 3;
