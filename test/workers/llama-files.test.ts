@@ -16,7 +16,7 @@ import { encodeHeader, toHalf, type GgufValue } from '../../workers/llama/gguf-w
 import { probeBackend } from '../../workers/llama/probe.js';
 import { openVerdicts } from '../../workers/llama/verdicts.js';
 import { randomModel, scriptedModel, writeModel, type Qwen3Shape } from '../fixtures/gguf-models.js';
-import { cardId, CountingCard, engineContext, never, specOf, type ContextNotes } from '../fixtures/llama-engine.js';
+import { cardId, CountingCard, engineContext, never, specOf } from '../fixtures/llama-engine.js';
 
 const shape: Qwen3Shape = { embedding: 64, feedForward: 64, layers: 1, heads: 2, kvHeads: 1, headSize: 32, contextTokens: 512 };
 const folder = await mkdtemp(join(tmpdir(), 'leasehold-files-'));
@@ -204,36 +204,23 @@ t.test('a probe of a card', async (t) => {
     writeFileSync(path, source);
     return path;
   };
-  t.test('that computes stays, and says what is used until it is released', async (t) => {
-    const probe = await probeBackend('cuda', { probeProgram: program('good.mjs', `process.send({ kind: 'ran', usedBytes: 1 }); process.on('message', () => process.send({ kind: 'read', usedBytes: 700 }));`) });
-    if (!probe.works) throw new Error(probe.reason);
-    t.equal(await probe.usedBytes(), 700);
-    t.equal(await probe.usedBytes(), 700);
-    await probe.release();
-    t.equal(await probe.usedBytes(), null);
+  t.test('that computes is gone when it has said so, and nothing of it is left on the card', async (t) => {
+    const pidPath = join(folder, 'probe.pid');
+    const good = program('good.mjs', `import { writeFileSync } from 'node:fs'; writeFileSync(process.argv[3], String(process.pid)); process.send({ kind: 'ran' }); setInterval(() => undefined, 1000);`);
+    t.same(await probeBackend('cuda', pidPath, { probeProgram: good }), { works: true });
+    t.throws(() => process.kill(Number(readFileSync(pidPath, 'utf8')), 0), { code: 'ESRCH' });
   });
   t.test('that aborts, hangs, refuses or cannot start is a reason', async (t) => {
-    const abort = await probeBackend('cuda', { probeProgram: program('abort.mjs', `process.stderr.write('ptxas: unsupported toolchain\\n'); process.abort();`) });
+    const probe = (probeProgram: string, probeTimeoutMs = 60_000): ReturnType<typeof probeBackend> => probeBackend('cuda', 'NVIDIA Test', { probeProgram, probeTimeoutMs });
+    const abort = await probe(program('abort.mjs', `process.stderr.write('ptxas: unsupported toolchain\\n'); process.abort();`));
     t.match(abort, { works: false, reason: /SIGABRT: ptxas: unsupported toolchain/ });
-    t.match(await probeBackend('cuda', { probeProgram: program('hang.mjs', 'setInterval(() => undefined, 1000);'), probeTimeoutMs: 300 }), { works: false, reason: /did not answer within 300 ms/ });
-    t.match(await probeBackend('cuda', { probeProgram: program('refuse.mjs', `process.send({ kind: 'failed', reason: 'no card' });`) }), { works: false, reason: 'no card' });
-    t.match(await probeBackend('cuda', { probeProgram: join(folder, 'absent.mjs') }), { works: false, reason: /ended with code 1/ });
+    t.match(await probe(program('hang.mjs', 'setInterval(() => undefined, 1000);'), 300), { works: false, reason: /did not answer within 300 ms/ });
+    t.match(await probe(program('refuse.mjs', `process.send({ kind: 'failed', reason: 'no card' });`)), { works: false, reason: 'no card' });
+    t.match(await probe(join(folder, 'absent.mjs')), { works: false, reason: /ended with code 1/ });
   });
-  t.test('that fails leaves the engine on the CPU, where nothing is leased; it says so', async (t) => {
-    const notes: ContextNotes = { lines: [], floors: [] };
-    const gpu = { device: 'GPU-11111111-2222', name: 'NVIDIA Test', totalBytes: 1e9, simulated: false };
-    const engine = createLlamaEngine({ probeProgram: program('no.mjs', 'process.exit(3);'), vetModels: false });
-    await engine.start(engineContext(new CountingCard(), notes, [gpu]));
-    t.teardown(() => engine.close());
-    t.equal(engine.versions['backend'], 'cpu');
-    t.same(engine.floors, []);
-    t.match(notes.lines.join('\n'), /does not compute with cuda here: it ended with code 3/);
-    const estimate = await engine.estimate(specOf(goodPath), never);
-    t.same([estimate.parts[0]?.bytes, estimate.contextBytes(512)], [0, 0]);
-    const model = await engine.load(specOf(goodPath), gpu.device, () => undefined, never);
-    await model.openContext('context:1', 256, never);
-    t.equal(model.residentBytes(), 0);
-    await model.unload();
+  t.test('by a backend that is not installed, or that quietly gives the CPU instead, says so', async (t) => {
+    const elsewhere = process.platform === 'darwin' ? 'cuda' : 'metal';
+    t.match(await probeBackend(elsewhere, 'NVIDIA Test'), { works: false, reason: /it sees no card|binar/i });
   });
   t.test('for which the full card has no room is no reason to run on the CPU', async (t) => {
     const full = program('full.mjs', `process.send({ kind: 'failed', reason: 'Failed to load model: allocating 12.00 MiB on device 0: cudaMalloc failed: out of memory' });`);

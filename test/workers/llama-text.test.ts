@@ -198,11 +198,12 @@ t.test('sizes', async (t) => {
     t.pass();
   });
   t.test('a piece is what a model of that size does in a tenth of a second', async (t) => {
-    const onCpu = { onCard: false, threads: 1, batchTokens: 512 };
+    const onCpu = { cpuShare: 1, threads: 1, batchTokens: 512 };
     t.equal(pieceTokens({ ...onCpu, parameters: 1e6 }), 64);
     t.equal(pieceTokens({ ...onCpu, parameters: 40e6 }), 16);
     t.equal(pieceTokens({ ...onCpu, parameters: 8e9 }), 8);
-    t.equal(pieceTokens({ ...onCpu, parameters: 8e9, onCard: true }), 256);
+    t.equal(pieceTokens({ ...onCpu, parameters: 8e9, cpuShare: 0 }), 256, 'all of it on a card');
+    t.equal(pieceTokens({ ...onCpu, parameters: 80e6, cpuShare: 0.25 }), 32, 'a quarter of its layers is all the CPU has to do');
     t.equal(pieceTokens({ ...onCpu, parameters: 1e6, batchTokens: 10 }), 10);
   });
   t.test('what is kept of a sequence always leaves the last token of the prompt to evaluate', async (t) => {

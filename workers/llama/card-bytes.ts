@@ -3,7 +3,7 @@
  * only keeps count; a simulated card is allocated from, and may refuse; without a card every figure is zero.
  */
 import type { CardAllocation, EngineContext } from '../runtime/engine.js';
-import type { StartedLlama } from './start.js';
+import type { StartedLlama } from './started.js';
 
 export interface MemoryUsage {
   readonly ram: number;

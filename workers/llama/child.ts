@@ -10,8 +10,6 @@ export class ChildDeath {
 export interface RiskyChild {
   /** Its next message, or how it ended, or that it did not answer in time. */
   next(timeoutMs: number): Promise<unknown>;
-  /** Sends a message; false when the child no longer listens. */
-  send(message: string): boolean;
   /** Resolves when it is gone. */
   kill(): Promise<void>;
 }
@@ -45,7 +43,6 @@ export function startChild(program: string, args: readonly string[]): RiskyChild
   });
   return {
     next: (timeoutMs) => firstOf(waiting, ended, timeoutMs, (listener) => { deliver = listener; }),
-    send: (message) => child.connected && child.send(message),
     async kill() {
       child.kill('SIGKILL');
       await ended;

@@ -12,6 +12,8 @@ export interface ContextParts {
   readonly measuredBytes: number;
   readonly pieceTokens: number;
   readonly vocabulary: Vocabulary;
+  /** Told before more is computed at once than before; null where nobody measures. */
+  readonly beginCompute: History['beginCompute'] | null;
   /** Gives the context's bytes back, after it has been disposed. */
   readonly release: () => Promise<void>;
 }
@@ -33,7 +35,11 @@ export class LlamaLoadedContext implements LoadedContext {
     this.name = parts.name;
     this.tokens = parts.context.contextSize;
     this.measuredBytes = parts.measuredBytes;
-    this.#history = { sequence: firstSequence(parts.context), contextTokens: parts.context.contextSize, pieceTokens: parts.pieceTokens, exactTokens: 0 };
+    const { context, pieceTokens, beginCompute } = parts;
+    this.#history = {
+      sequence: firstSequence(context), contextTokens: context.contextSize, pieceTokens, exactTokens: 0,
+      beginCompute: beginCompute ?? (async () => () => undefined),
+    };
   }
 
   async* generate(call: GenerateCall, signal: AbortSignal): AsyncGenerator<GenerateEvent, void> {

@@ -4,7 +4,8 @@ import type { Engine, EngineCapabilities, EngineContext, Estimate, LoadedModel }
 import { Estimator } from './estimate.js';
 import { loadModel } from './load.js';
 import type { LlamaLoadedModel } from './model.js';
-import { startLlama, type StartedLlama, type StartOptions } from './start.js';
+import { startLlama } from './start.js';
+import type { StartedLlama, StartOptions } from './started.js';
 
 export type LlamaEngineOptions = StartOptions;
 

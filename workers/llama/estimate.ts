@@ -8,7 +8,7 @@ import { contextCurve, paddedTokens, type ContextSample } from './context-curve.
 import type { CheckedModel } from './gguf-checks.js';
 import { checkSource, insightsOf, releaseInsights, shapeOf, type Insights, type Shape } from './inspect.js';
 import { readSettings } from './options.js';
-import type { StartedLlama } from './start.js';
+import type { StartedLlama } from './started.js';
 
 const keptMax = 32;
 /** What the wire allows. */

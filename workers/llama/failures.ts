@@ -1,7 +1,7 @@
 /** What an engine's failure means, told from llama.cpp's log: out of memory is the card's word, not a broken model. */
 import { LeaseholdError } from '../../protocol/index.js';
 import { wantedBytesIn } from './refused-bytes.js';
-import type { StartedLlama } from './start.js';
+import type { StartedLlama } from './started.js';
 
 export interface FailureOf {
   readonly model: string;

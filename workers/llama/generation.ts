@@ -3,7 +3,7 @@ import type { LlamaContextSequence, SequenceEvaluateOptions, Token } from 'node-
 import { LeaseholdError } from '../../protocol/index.js';
 import type { GenerateCall, GenerateEvent } from '../runtime/engine.js';
 import { Output } from './output.js';
-import { commonPrefix, piecesOf, reusableTokens } from './prefill.js';
+import { commonPrefix, piecesOf, reusableTokens, type Piece } from './prefill.js';
 import { penaltyTokens, samplerOptions, stopStrings } from './sampling.js';
 import type { Vocabulary } from './vocabulary.js';
 
@@ -14,6 +14,8 @@ export interface History {
   readonly pieceTokens: number;
   /** Leading tokens that were evaluated in whole pieces. */
   exactTokens: number;
+  /** Told before a call of the most tokens that it evaluates at once; what comes of it is told when they are. */
+  readonly beginCompute: (tokens: number) => Promise<() => void>;
 }
 
 export interface Prepared {
@@ -39,10 +41,13 @@ export async function* generate(history: History, vocabulary: Vocabulary, prepar
   const { sampling } = call;
   const cachedTokens = await reuse(history, prompt, sampling.seed !== undefined);
   yield { type: 'prefill', doneTokens: cachedTokens, totalTokens: prompt.length };
-  const rest = yield* prefill(history, prompt, cachedTokens, sampling.maxTokens === 0, signal);
+  const pieces = piecesOf(cachedTokens, prompt.length, history.pieceTokens);
+  const computed = await history.beginCompute(Math.max(...pieces.map(({ from, to }) => to - from)));
+  const rest = yield* prefill(history, prompt, pieces, sampling.maxTokens === 0, signal);
   const output = new Output({ detokenize: vocabulary.detokenize, tags: vocabulary.thoughtTags, opensInThought: vocabulary.endsInThought(prompt), stops, before: prompt });
   const most = Math.min(sampling.maxTokens, history.contextTokens - prompt.length);
-  const counts = yield* sample({ history, vocabulary, output, prompt, rest, most, sampling, signal });
+  if (rest.length === 0) computed();
+  const counts = yield* sample({ history, vocabulary, output, prompt, rest, most, sampling, signal, computed });
   yield { type: 'end', ...counts, promptTokens: prompt.length, cachedTokens, thoughtTokens: output.thoughtTokens };
 }
 
@@ -60,8 +65,7 @@ async function reuse(history: History, prompt: readonly Token[], mustBeExact: bo
 }
 
 /** Evaluates the prompt but for its last piece, from which the first token is sampled; returns that piece. */
-async function* prefill(history: History, prompt: readonly Token[], done: number, all: boolean, signal: AbortSignal): AsyncGenerator<GenerateEvent, readonly Token[]> {
-  const pieces = piecesOf(done, prompt.length, history.pieceTokens);
+async function* prefill(history: History, prompt: readonly Token[], pieces: readonly Piece[], all: boolean, signal: AbortSignal): AsyncGenerator<GenerateEvent, readonly Token[]> {
   for (const [index, { from, to }] of pieces.entries()) {
     signal.throwIfAborted();
     if (!all && index === pieces.length - 1) return prompt.slice(from, to);
@@ -84,6 +88,8 @@ interface SampleRun {
   readonly most: number;
   readonly sampling: GenerateCall['sampling'];
   readonly signal: AbortSignal;
+  /** To be called after the first evaluation. */
+  readonly computed: () => void;
 }
 
 interface SampleCounts {
@@ -97,6 +103,7 @@ async function* sample(run: SampleRun): AsyncGenerator<GenerateEvent, SampleCoun
   const said: Token[] = [];
   for await (const id of history.sequence.evaluate([...rest], evaluateOptions(run, said))) {
     if (said.length === 0) {
+      run.computed();
       notePiece(history, prompt.length - rest.length, prompt.length);
       yield { type: 'prefill', doneTokens: prompt.length, totalTokens: prompt.length };
     }

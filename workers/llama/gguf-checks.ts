@@ -6,6 +6,8 @@ import { GgufFault } from './gguf-reader.js';
 export interface CheckedModel {
   /** Its header says that it makes vectors: it pools its tokens, or looks ahead in the text. */
   readonly embeds: boolean;
+  /** Its vector is what its last token ends in, and no token looks ahead: so it may be evaluated piece by piece. */
+  readonly poolsLast: boolean;
   /** The path to load: the first part when the model is split. */
   readonly path: string;
   readonly header: GgufHeader;
@@ -18,6 +20,8 @@ export interface CheckedModel {
 
 const splitName = /^(.*)-(\d{5})-of-(\d{5})\.gguf$/;
 const layersMax = 512;
+/** As llama.cpp numbers them; without pooling the bindings take the last token. */
+const poolingTypes = { none: 0, last: 3 } as const;
 
 /** Reads and checks the model at `path`, all parts of it. Rejects with a `GgufFault` that says what is wrong. */
 export async function checkModel(path: string, fingerprintOf: (path: string) => Promise<string>, signal: AbortSignal): Promise<CheckedModel> {
@@ -37,9 +41,10 @@ export async function checkModel(path: string, fingerprintOf: (path: string) => 
   if (typeof architecture !== 'string' || architecture === '') throw new GgufFault('it names no architecture');
   checkTokenizer(header);
   checkHyperparameters(header, architecture);
-  const pooling = header.scalars.get(`${architecture}.pooling_type`);
-  const embeds = (typeof pooling === 'number' && pooling > 0) || header.scalars.get(`${architecture}.attention.causal`) === false;
-  return { embeds, path: first, header, architecture, tensorBytes, fingerprint: fingerprints.join(' ') };
+  const pooling = Number(header.scalars.get(`${architecture}.pooling_type`) ?? poolingTypes.none);
+  const looksAhead = header.scalars.get(`${architecture}.attention.causal`) === false;
+  const poolsLast = !looksAhead && (pooling === poolingTypes.none || pooling === poolingTypes.last);
+  return { embeds: pooling !== poolingTypes.none || looksAhead, poolsLast, path: first, header, architecture, tensorBytes, fingerprint: fingerprints.join(' ') };
 }
 
 /** All parts of a split model, in order, whichever of them was named. */

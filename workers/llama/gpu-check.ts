@@ -1,18 +1,21 @@
 /**
- * What the engine really does on a card, in figures of its own (no NVML): run by hand on a machine that has one.
+ * What the engine really does on a card, in figures of its own and nvidia-smi's: run by hand on a machine that has one.
  * Usage: node dist/workers/llama/gpu-check.js [MODEL.gguf]
  * Without a model a random one of 14.5 GB is written to the temporary folder. Says what it does on stderr as it goes;
  * the last line on stdout is one JSON object.
  */
+import { execFile } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import type { ModelSpec } from '../../protocol/index.js';
 import type { EngineContext, GenerateCall, GenerateEvent, LoadedContext, LoadedModel, VisibleCard } from '../runtime/engine.js';
 import { Estimator } from './estimate.js';
 import { largeModel } from './large-model.js';
 import { loadModel } from './load.js';
-import { startLlama, type StartedLlama } from './start.js';
+import { startLlama } from './start.js';
+import type { StartedLlama } from './started.js';
 import { writeGguf } from './gguf-writer.js';
 
 type Figures = Record<string, unknown>;
@@ -23,9 +26,17 @@ const startedAtMs = performance.now();
 
 const say = (text: string): void => void process.stderr.write(`${((performance.now() - startedAtMs) / 1000).toFixed(1)} s  ${text}\n`);
 
+/** To the mebibyte. A card of its own is what this is run on, so nothing else there moves. */
+async function usedByDriver(): Promise<number> {
+  const { stdout } = await promisify(execFile)('nvidia-smi', ['--query-gpu=memory.used', '--format=csv,noheader,nounits']);
+  return Number(stdout.split('\n')[0]) * 1024 * 1024;
+}
+
 const context: EngineContext = {
   cards: [card],
   threads: 4,
+  startTimeoutMs: 60_000,
+  watch: { usedBytes: usedByDriver, neighbours: async () => 'none' },
   allocator: { allocate: () => Promise.reject(new Error('a real card is not allocated from')) },
   log: (level, message) => say(`${level}: ${message}`),
   reportFloor: (_, bytes) => void reportedFloors.push(bytes),
@@ -167,12 +178,13 @@ async function main(given: string | undefined): Promise<void> {
     const source = given ?? join(folder, 'large.gguf');
     if (given === undefined) figures['modelBytes'] = await timed('write', figures, () => writeGguf(source, largeModel()));
     const first = await timed('start', figures, () => startLlama(context, { verdictFolder: join(folder, 'verdicts') }));
-    Object.assign(figures, { backend: first.backend, floors: first.floors, reportedFloors: [...reportedFloors] });
+    Object.assign(figures, { backend: first.backend, floors: first.floors });
     // The first run pays for reading the file; the second is what a worker that has loaded before does.
     figures['cold'] = await checkModel(first, source);
     figures['warm'] = await checkModel(first, source);
     figures['abort'] = await checkAbort(first, source);
     figures['afterAbort'] = await checkModel(first, source);
+    figures['floorsReportedWhileComputing'] = [...reportedFloors];
     await timed('startFromVerdict', figures, () => startLlama(context, { verdictFolder: join(folder, 'verdicts') }));
   } finally {
     await rm(folder, { recursive: true, force: true });

@@ -5,7 +5,10 @@ import { checkModel, type CheckedModel } from './gguf-checks.js';
 import { GgufFault } from './gguf-reader.js';
 import type { Library } from './library.js';
 import type { LlamaSettings } from './options.js';
-import type { Llama, StartedLlama } from './start.js';
+import type { Llama } from './open-llama.js';
+import { orAbort } from './or-abort.js';
+import { pieceTokens } from './prefill.js';
+import type { StartedLlama } from './started.js';
 
 export type Insights = Awaited<ReturnType<Library['GgufInsights']['from']>>;
 
@@ -45,35 +48,30 @@ export interface Shape {
   readonly gpuLayers: number;
   readonly flashAttention: boolean;
   readonly embedding: boolean;
+  /** It takes an input in one evaluation or not at all: an encoder asserts it, and pooling sees one evaluation at a time. */
+  readonly wholeInput: boolean;
   readonly trainTokens: number;
   batchTokens(contextTokens: number): number;
+  /** Tokens evaluated between two looks at a signal. */
+  pieceTokens(contextTokens: number): number;
 }
 
 export function shapeOf(started: StartedLlama, insights: Insights, checked: CheckedModel, spec: ModelSpec, settings: LlamaSettings): Shape {
   const embedding = spec.embedding || checked.embeds;
+  const wholeInput = embedding && !checked.poolsLast;
+  const batchTokens = (contextTokens: number): number => (wholeInput ? contextTokens : Math.min(settings.batchTokens, contextTokens));
+  const gpuLayers = started.backend === 'cpu' ? 0 : Math.min(settings.gpuLayers ?? insights.totalLayers, insights.totalLayers);
+  const cpuShare = 1 - gpuLayers / Math.max(1, insights.totalLayers);
   return {
-    gpuLayers: started.backend === 'cpu' ? 0 : Math.min(settings.gpuLayers ?? insights.totalLayers, insights.totalLayers),
+    gpuLayers,
     flashAttention: insights.flashAttentionSupported && settings.flashAttention !== false,
     embedding,
+    wholeInput,
     trainTokens: insights.trainContextSize ?? 4_096,
-    // An encoder takes its whole input at once, and asserts that it may.
-    batchTokens: (contextTokens) => (embedding ? contextTokens : Math.min(settings.batchTokens, contextTokens)),
+    batchTokens,
+    pieceTokens: (contextTokens) => (wholeInput ? contextTokens : settings.prefillTokens
+      ?? pieceTokens({ cpuShare, parameters: insights.totalParameters, threads: started.threads, batchTokens: batchTokens(contextTokens) })),
   };
-}
-
-/** Leaves `work` to itself when the signal aborts: somebody else may still want it. */
-async function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted();
-  let give = (): void => undefined;
-  const aborted = new Promise<never>((_, reject) => {
-    give = () => reject(signal.reason as Error);
-    signal.addEventListener('abort', give);
-  });
-  try {
-    return await Promise.race([work, aborted]);
-  } finally {
-    signal.removeEventListener('abort', give);
-  }
 }
 
 async function fingerprintOf(path: string): Promise<string> {

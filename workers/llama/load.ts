@@ -10,7 +10,7 @@ import { checkSource, insightsOf, releaseInsights, shapeOf, type Shape } from '.
 import { requireTemplateParser } from './library.js';
 import { LlamaLoadedModel } from './model.js';
 import { readSettings } from './options.js';
-import type { StartedLlama } from './start.js';
+import type { StartedLlama } from './started.js';
 import { Vocabulary } from './vocabulary.js';
 
 export interface LoadRequest {
@@ -34,15 +34,15 @@ export async function loadModel(started: StartedLlama, request: LoadRequest): Pr
     const opened: { model: LlamaModel | null; embedder: Embedder | null } = { model: null, embedder: null };
     try {
       const model = opened.model = await openModel(started, checked.path, shape, progress, signal);
+      const vocabulary = new Vocabulary(model, requireTemplateParser, settings.chatTemplate);
       const measuredParts: LeasePart[] = [{ name: 'weights', kind: 'weights', bytes: await bytes.take('weights', model.memoryUsage), upFront: true }];
       if (shape.embedding) {
-        const [embedder, usage] = await openEmbedder(started, model, spec, shape, signal);
+        const [embedder, usage] = await openEmbedder(started, { model, spec, shape, vocabulary }, signal);
         opened.embedder = embedder;
         measuredParts.push({ name: 'embedding', kind: 'context', bytes: await bytes.take('embedding', usage), upFront: true });
       }
       signal.throwIfAborted();
-      const vocabulary = new Vocabulary(model, requireTemplateParser, settings.chatTemplate);
-      return new LlamaLoadedModel({ started, spec, settings, shape, device, model, vocabulary, bytes, measuredParts, embedder: opened.embedder, onUnloaded });
+      return new LlamaLoadedModel({ started, spec, shape, device, model, vocabulary, bytes, measuredParts, embedder: opened.embedder, onUnloaded });
     } catch (error) {
       await opened.embedder?.close();
       await opened.model?.dispose();
@@ -71,10 +71,22 @@ async function openModel({ llama }: StartedLlama, modelPath: string, shape: Shap
   }));
 }
 
+interface EmbedderOf {
+  readonly model: LlamaModel;
+  readonly spec: ModelSpec;
+  readonly shape: Shape;
+  readonly vocabulary: Vocabulary;
+}
+
 /** The context's own figures are not shown for embedding contexts: they are the rise of the process's. */
-async function openEmbedder(started: StartedLlama, model: LlamaModel, spec: ModelSpec, shape: Shape, signal: AbortSignal): Promise<[Embedder, MemoryUsage]> {
+async function openEmbedder(started: StartedLlama, { model, spec, shape, vocabulary }: EmbedderOf, signal: AbortSignal): Promise<[Embedder, MemoryUsage]> {
+  const contextTokens = embeddingTokens(spec, shape);
   const before = await started.llama.getLlamaMemoryUsage();
-  const embedder = await Embedder.open({ model, name: spec.key, contextTokens: embeddingTokens(spec, shape), threads: started.threads }, signal);
+  const embedder = await Embedder.open({
+    model, name: spec.key, contextTokens, batchTokens: shape.batchTokens(contextTokens), pieceTokens: shape.pieceTokens(contextTokens),
+    threads: started.threads, meter: started.meter,
+    fewestTokens: (text) => vocabulary.fewestTokens(text),
+  }, signal);
   const after = await started.llama.getLlamaMemoryUsage();
   return [embedder, { ram: after.cpuRam - before.cpuRam, vram: after.gpuVram - before.gpuVram }];
 }

@@ -7,4 +7,6 @@ const socket = process.env['LEASEHOLD_DATA_SOCKET'] ?? '';
 // A pipe of Windows has no folder.
 const verdictFolder = process.platform !== 'win32' && isAbsolute(socket) ? join(dirname(socket), 'llama') : null;
 
-await runWorker(createLlamaEngine({ verdictFolder }));
+const cpuFallback = process.argv.includes('--cpu-fallback=allow') ? 'allow' : 'refuse';
+
+await runWorker(createLlamaEngine({ verdictFolder, cpuFallback }));

@@ -8,16 +8,14 @@ import { LlamaLoadedContext } from './context.js';
 import { createOn } from './dispose-guard.js';
 import type { Embedder } from './embed.js';
 import { failureOf } from './failures.js';
+import type { FloorMeter } from './floor-meter.js';
 import type { Shape } from './inspect.js';
-import type { LlamaSettings } from './options.js';
-import { pieceTokens } from './prefill.js';
-import type { StartedLlama } from './start.js';
+import type { StartedLlama } from './started.js';
 import type { Vocabulary } from './vocabulary.js';
 
 export interface ModelParts {
   readonly started: StartedLlama;
   readonly spec: ModelSpec;
-  readonly settings: LlamaSettings;
   readonly shape: Shape;
   readonly device: string;
   readonly model: LlamaModel;
@@ -110,18 +108,17 @@ export class LlamaLoadedModel implements LoadedModel {
   }
 
   #keep(name: string, context: LlamaContext, measuredBytes: number): LlamaLoadedContext {
-    const { started, spec, settings, shape, model, vocabulary, bytes } = this.#parts;
-    const piece = settings.prefillTokens ?? pieceTokens({
-      onCard: started.backend !== 'cpu',
-      parameters: model.fileInsights.totalParameters,
-      threads: started.threads,
-      batchTokens: shape.batchTokens(context.contextSize),
-    });
+    const { started, spec, shape, vocabulary, bytes } = this.#parts;
+    const pieceTokens = shape.pieceTokens(context.contextSize);
+    const { meter } = started;
+    const place = `${spec.key} ${name}`;
+    const beginCompute = meter === null ? null : (tokens: number): ReturnType<FloorMeter['begin']> => meter.begin(place, tokens);
     const release = async (): Promise<void> => {
       this.#contexts.delete(name);
+      meter?.forget(place);
       await bytes.give(name);
     };
-    const kept = new LlamaLoadedContext({ name, model: spec.key, context, measuredBytes, pieceTokens: piece, vocabulary, release });
+    const kept = new LlamaLoadedContext({ name, model: spec.key, context, measuredBytes, pieceTokens, vocabulary, beginCompute, release });
     this.#contexts.set(name, kept);
     return kept;
   }

@@ -12,11 +12,18 @@ const cpuTokensMax = 64;
 const cpuTokensMin = 8;
 const cardTokens = 256;
 
+export interface PieceOf {
+  /** Share of the model's layers that the CPU computes: 0 with all of them on a card. */
+  readonly cpuShare: number;
+  readonly parameters: number;
+  readonly threads: number;
+  readonly batchTokens: number;
+}
+
 /** How many tokens to evaluate between two looks at the signal. */
-export function pieceTokens(model: { readonly onCard: boolean; readonly parameters: number; readonly threads: number; readonly batchTokens: number }): number {
-  const { onCard, parameters, threads, batchTokens } = model;
-  if (onCard) return Math.min(cardTokens, batchTokens);
-  const affordable = (pieceTargetSeconds * operationsPerSecondPerThread * threads) / (2 * Math.max(1, parameters));
+export function pieceTokens({ cpuShare, parameters, threads, batchTokens }: PieceOf): number {
+  if (cpuShare === 0) return Math.min(cardTokens, batchTokens);
+  const affordable = (pieceTargetSeconds * operationsPerSecondPerThread * threads) / (2 * Math.max(1, parameters * cpuShare));
   const power = 2 ** Math.floor(Math.log2(Math.max(1, affordable)));
   return Math.min(Math.max(cpuTokensMin, Math.min(cpuTokensMax, power)), batchTokens);
 }

@@ -7,18 +7,21 @@ import type { TemplateParser } from './library.js';
 import { endsInThought, type ThoughtTags } from './thought.js';
 
 const controlType = 3;
+/** Every character of a text is in one of its tokens; others drop spaces, accents or what they do not know. */
+const losslessTokenizers: ReadonlySet<string> = new Set(['gpt2', 'llama']);
 /** The pairs of tags that models in use mark their thought with, as single tokens. */
 const tagTexts = [['<think>', '</think>'], ['[THINK]', '[/THINK]'], ['<seed:think>', '</seed:think>'], ['<thinking>', '</thinking>']] as const;
 
 /** What a file may say of its tokenizer; the bindings' own type promises more than files keep. */
 interface TokenizerMetadata {
-  readonly ggml?: { readonly tokens?: readonly string[]; readonly token_type?: readonly number[] };
+  readonly ggml?: { readonly model?: string; readonly remove_extra_whitespaces?: boolean; readonly tokens?: readonly string[]; readonly token_type?: readonly number[] };
   readonly chat_template?: unknown;
 }
 
 export class Vocabulary {
   readonly thoughtTags: ThoughtTags | null;
   readonly #tokens: readonly string[];
+  readonly #losesText: boolean;
   readonly #controlTexts: readonly string[];
   readonly #templateText: string | null;
   #template: TemplateContext | null = null;
@@ -28,6 +31,7 @@ export class Vocabulary {
     const { ggml, chat_template: ownTemplate } = model.fileInfo.metadata.tokenizer as TokenizerMetadata | undefined ?? {};
     const types = ggml?.token_type ?? [];
     this.#tokens = ggml?.tokens ?? [];
+    this.#losesText = !losslessTokenizers.has(ggml?.model ?? '') || ggml?.remove_extra_whitespaces === true;
     this.#controlTexts = this.#tokens.filter((_, id) => Number(types[id]) === controlType);
     this.#templateText = templateText ?? (typeof ownTemplate === 'string' ? ownTemplate : null) ?? (this.#has('<|im_start|>') && this.#has('<|im_end|>') ? chatmlTemplate : null);
     this.thoughtTags = this.#findTags();
@@ -57,6 +61,7 @@ export class Vocabulary {
 
   /** Fewest tokens that `text` can have: it is too long when even they are too many, and need not be looked at. */
   fewestTokens(text: string): number {
+    if (this.#losesText) return 0;
     this.#longestCharacters ??= this.#tokens.reduce((longest, token) => Math.max(longest, token.length), 1);
     return Math.floor(text.length / this.#longestCharacters);
   }

@@ -7,6 +7,7 @@ import { DataServer } from './data-server.js';
 import type { Engine } from './engine.js';
 import type { WorkerEnvironment } from './environment.js';
 import { Heartbeats } from './heartbeats.js';
+import { LedgerWatch } from './ledger-watch.js';
 import { WorkerLog } from './log.js';
 import { Worker } from './worker.js';
 
@@ -93,8 +94,10 @@ async function startEngine({ engine, environment }: AttachOptions, welcome: Cont
   await engine.start({
     cards: environment.cards,
     threads: Math.max(1, welcome.threads),
+    startTimeoutMs: environment.limits.spawnTimeoutMs,
     allocator: new ControlCardAllocator(channel, environment.limits.commandAnswerMs),
     log: (level, message, fields) => { log.line(level, message, fields); },
+    watch: new LedgerWatch(channel, welcome.generation, environment.limits),
     reportFloor: (device, bytes) => { channel.send({ type: 'floor', device, bytes }); },
   });
 }

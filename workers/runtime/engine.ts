@@ -29,12 +29,23 @@ export interface CardAllocation {
   free(): Promise<void>;
 }
 
+/** Cards as the broker sees them, which is no process on any of them. Bounded; never rejects. */
+export interface CardWatch {
+  /** Used bytes of the whole card, by a reading taken after the question; null when it cannot be read. */
+  usedBytes(device: string): Promise<number | null>;
+  /** Stands for what others hold there: between two equal texts nothing of it has moved. Null: something is moving, or it is not known. */
+  neighbours(device: string): Promise<string | null>;
+}
+
 export interface EngineContext {
   readonly cards: readonly VisibleCard[];
   /** CPU threads this process may use. */
   readonly threads: number;
+  /** What `start` may take, all of it; later the process is ended, and nobody learns why. */
+  readonly startTimeoutMs: number;
   readonly allocator: CardAllocator;
   log(level: 'debug' | 'info' | 'warn' | 'error', message: string, fields?: Readonly<Record<string, string>>): void;
+  readonly watch: CardWatch;
   /** The process's own cost on a card has been measured anew. */
   reportFloor(device: string, bytes: number): void;
 }
