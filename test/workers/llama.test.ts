@@ -304,30 +304,6 @@ t.test('a context that could not be opened does not hold its model back', async 
   t.equal(card.usedBytes, 0);
 });
 
-t.test('an embedding model makes vectors on a context of its own, which is a part of it', async (t) => {
-  const spec = specOf(randomPath, { embedding: true, contextTokens: 256 });
-  const estimate = await engine.estimate(spec, never);
-  const model = await engine.load(spec, cardId, () => undefined, never);
-  t.same(model.measuredParts, estimate.parts);
-  t.same(estimate.parts.map(({ name }) => name), ['weights', 'embedding']);
-  t.equal(estimate.contextBytes(4_096), 0);
-  t.equal(card.usedBytes, model.residentBytes());
-  const { embed } = model;
-  if (embed === null) throw new Error('it makes no embeddings');
-  const [first, other] = await Promise.all([embed(['a cat', 'a dog', 'a cat'], never), embed(['a dog'], never)]);
-  t.equal(first.promptTokens, 15);
-  t.same(first.vectors.map((vector) => vector.length), [128, 128, 128]);
-  t.same(first.vectors[0], first.vectors[2]);
-  t.same(first.vectors[1], other.vectors[0]);
-  t.strictNotSame(first.vectors[0], first.vectors[1]);
-  await t.rejects(embed(['fine', 'x'.repeat(256)], never), { code: 'context_too_small' });
-  await t.rejects(embed([''], never), { code: 'input_invalid' });
-  await t.rejects(embed(['a'], AbortSignal.abort(new Error('left'))), /left/);
-  await t.rejects(model.openContext('context:1', 256, never), { code: 'input_invalid' });
-  await model.unload();
-  await t.rejects(embed(['late'], never), { code: 'closed' });
-});
-
 t.test('a model without a template takes prompts, and messages where its vocabulary has ChatML', async (t) => {
   const bare = randomModel();
   const without = new Map([...bare.metadata].filter(([key]) => key !== 'tokenizer.chat_template'));
