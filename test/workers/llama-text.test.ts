@@ -6,6 +6,7 @@ import { LeaseholdError } from '../../protocol/index.js';
 import { renderMessages, type TemplateContext } from '../../workers/llama/chat-template.js';
 import { contextCurve, paddedTokens } from '../../workers/llama/context-curve.js';
 import { wantedBytesIn } from '../../workers/llama/refused-bytes.js';
+import { cutLongRuns } from '../../workers/llama/long-runs.js';
 import { requireTemplateParser } from '../../workers/llama/library.js';
 import { NativeLog } from '../../workers/llama/native-log.js';
 import { readSettings } from '../../workers/llama/options.js';
@@ -51,7 +52,9 @@ t.test('text comes out whole', async (t) => {
       // A newline ends whatever was incomplete.
       for (const byte of Buffer.from(`\n${text}`, 'utf8')) out += stream.push(byte);
       return (out + stream.flush()).endsWith(`\n${text}`);
-    }));
+    }), { numRuns: 500 });
+    const replaced = new TokenText(bytesToText, []);
+    t.equal([...Buffer.from('\ufffd👍\ufffd\ufffd漢')].map((byte) => replaced.push(byte)).join('') + replaced.flush(), '\ufffd👍\ufffd\ufffd漢', 'a replacement character that was said is one, not three');
     const stream = new TokenText(bytesToText, []);
     const pieces = Array.from({ length: 10 }, () => stream.push(0x80));
     t.same(pieces.map((piece) => piece.length), [0, 0, 0, 1, 1, 1, 1, 1, 1, 1], 'at most three tokens wait');
@@ -223,6 +226,28 @@ t.test('settings of a model', async (t) => {
     for (const options of [{ gpulayers: '1' }, { gpuLayers: 'all' }, { gpuLayers: '-1' }, { batchTokens: '0' }, { flashAttention: 'yes' }, { prefillTokens: '1e9' }]) {
       t.equal(codeOf(() => readSettings(specOf('x', { options: options as unknown as Record<string, string> }))), 'input_invalid', JSON.stringify(options));
     }
+  });
+});
+
+t.test('runs without a break', async (t) => {
+  t.test('are cut before they are too long; joined, the pieces are the text, and no character is cut', async (t) => {
+    const run = fc.tuple(fc.constantFrom('a', ' ', '!', '漢', '👍', '\n', 'é', '1'), fc.integer({ min: 1, max: 5_000 })).map(([letter, count]) => letter.repeat(count));
+    fc.assert(fc.property(fc.array(run, { maxLength: 8 }), (runs) => {
+      const text = runs.join('');
+      const pieces = cutLongRuns(text);
+      return pieces.join('') === text && pieces.every((piece) => piece.split(/(?<=\s)(?=\S)|(?<=\S)(?=\s)/).every((each) => each.length <= 2_000) && Buffer.from(piece).toString() === piece);
+    }), { numRuns: 60 });
+    t.pass();
+  });
+  t.test('of ordinary text are left whole, however long it is', async (t) => {
+    const text = 'A word, and then "another"; no run here is long.\n'.repeat(10_000);
+    t.same(cutLongRuns(text), [text]);
+    t.same(cutLongRuns(''), ['']);
+  });
+  t.test('are parted between words where there is one: a sign after a letter', async (t) => {
+    const text = `${'漢字'.repeat(600)}。${'漢字'.repeat(600)}，末`;
+    t.same(cutLongRuns(text).map((piece) => piece.slice(0, 1)), ['漢', '。']);
+    t.match(cutLongRuns(`${'x'.repeat(1_990)}'s${'y'.repeat(100)}`)[1], /^y+$/, 'an apostrophe may be inside a word');
   });
 });
 

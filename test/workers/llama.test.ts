@@ -207,6 +207,18 @@ t.test('a prompt that does not fit is refused before anything is evaluated, and 
   });
 });
 
+t.test('a run of letters, spaces or signs without end does not end the process, whatever finds its words', async (t) => {
+  const shape = { ...smallShape, contextTokens: 131_072 };
+  for (const pre of ['tekken', 'gpt-4o', 'deepseek-llm', 'default']) {
+    const path = await writeModel(join(folder, `${pre}.gguf`), randomModel(shape, 1, new Map([['tokenizer.ggml.pre', { kind: 'string', value: pre }]])));
+    await withContext(path, async (_, model) => {
+      for (const [letter, bytes] of [['a', 1], ['1', 1], [' ', 1], ['!', 1], ['\n', 1], ['漢', 3], ['👍', 4]] as const) {
+        t.equal(await model.countTokens({ messages: null, prompt: letter.repeat(60_000) }), 60_000 * bytes, `${pre}: ${JSON.stringify(letter)}`);
+      }
+    });
+  }
+});
+
 t.test('a seed gives the same text whatever ran before, another one another, and temperature 0 needs none', async (t) => {
   const prompt = 'The quick brown fox jumps over the lazy dog, then it looks for another dog that is less lazy than the first.';
   await withContext(randomPath, async (context) => {

@@ -5,6 +5,7 @@ import { createOn } from './dispose-guard.js';
 import type { FloorMeter } from './floor-meter.js';
 import { orAbort } from './or-abort.js';
 import { piecesOf } from './prefill.js';
+import type { Vocabulary } from './vocabulary.js';
 
 export interface Embeddings {
   readonly vectors: readonly (readonly number[])[];
@@ -20,8 +21,7 @@ export interface EmbedderOptions {
   readonly pieceTokens: number;
   readonly threads: number;
   readonly meter: FloorMeter | null;
-  /** Fewest tokens that a text can have. */
-  readonly fewestTokens: (text: string) => number;
+  readonly vocabulary: Pick<Vocabulary, 'fewestTokens' | 'textTokens'>;
 }
 
 /** What the bindings keep to themselves: they evaluate an input in one go, and that cannot be stopped. */
@@ -87,10 +87,10 @@ export class Embedder {
   }
 
   #tokensOf(input: string): readonly Token[] {
-    const { model, contextTokens, fewestTokens } = this.options;
-    const fewest = fewestTokens(input);
+    const { vocabulary, contextTokens } = this.options;
+    const fewest = vocabulary.fewestTokens(input);
     if (fewest >= contextTokens) throw new LeaseholdError('context_too_small', { promptTokens: `at least ${String(fewest)}`, contextTokens });
-    const tokens = [...model.tokenize(input)];
+    const tokens = vocabulary.textTokens(input);
     if (tokens.length > 0) this.#inside._prepareInput(tokens);
     if (tokens.length === 0) throw new LeaseholdError('input_invalid', { field: 'inputs', reason: 'one of them is empty' });
     if (tokens.length >= contextTokens) throw new LeaseholdError('context_too_small', { promptTokens: tokens.length, contextTokens });

@@ -84,8 +84,7 @@ async function openEmbedder(started: StartedLlama, { model, spec, shape, vocabul
   const before = await started.llama.getLlamaMemoryUsage();
   const embedder = await Embedder.open({
     model, name: spec.key, contextTokens, batchTokens: shape.batchTokens(contextTokens), pieceTokens: shape.pieceTokens(contextTokens),
-    threads: started.threads, meter: started.meter,
-    fewestTokens: (text) => vocabulary.fewestTokens(text),
+    threads: started.threads, meter: started.meter, vocabulary,
   }, signal);
   const after = await started.llama.getLlamaMemoryUsage();
   return [embedder, { ram: after.cpuRam - before.cpuRam, vram: after.gpuVram - before.gpuVram }];

@@ -23,8 +23,8 @@ export class TokenText {
     let text = this.detokenize(this.#waiting, this.#before);
     if (!text.endsWith(replacement)) return this.#release(this.#waiting.length, text);
     text = '';
-    // More waiting than a character can need: the oldest bytes are no text, and stay a replacement character.
-    while (this.#waiting.length > waitingTokensMax) text += this.#flushOldest();
+    // More waiting than a character can need: the oldest bytes are no text, and stay a replacement character; or they are one.
+    while (this.#waiting.length > waitingTokensMax) text += this.#releaseOldest();
     return text;
   }
 
@@ -34,9 +34,15 @@ export class TokenText {
     return this.#release(this.#waiting.length, this.detokenize(this.#waiting, this.#before));
   }
 
-  #flushOldest(): string {
-    const oldest = this.#waiting.slice(0, 1);
-    return this.#release(1, this.detokenize(oldest, this.#before));
+  /** The fewest of the oldest that say the same without what follows as with it. */
+  #releaseOldest(): string {
+    const all = this.detokenize(this.#waiting, this.#before);
+    for (let count = 1; count < this.#waiting.length; count++) {
+      const [oldest, rest] = [this.#waiting.slice(0, count), this.#waiting.slice(count)];
+      const text = this.detokenize(oldest, this.#before);
+      if (text + this.detokenize(rest, [...this.#before, ...oldest].slice(-beforeTokensMax)) === all) return this.#release(count, text);
+    }
+    return this.#release(this.#waiting.length, all);
   }
 
   #release(count: number, text: string): string {

@@ -4,6 +4,7 @@ import { LeaseholdError } from '../../protocol/index.js';
 import type { GenerateCall } from '../runtime/engine.js';
 import { chatmlTemplate, renderMessages, type TemplateContext } from './chat-template.js';
 import type { TemplateParser } from './library.js';
+import { cutLongRuns } from './long-runs.js';
 import { endsInThought, type ThoughtTags } from './thought.js';
 
 const controlType = 3;
@@ -22,6 +23,7 @@ export class Vocabulary {
   readonly thoughtTags: ThoughtTags | null;
   readonly #tokens: readonly string[];
   readonly #losesText: boolean;
+  readonly #isByteLevel: boolean;
   readonly #controlTexts: readonly string[];
   readonly #templateText: string | null;
   #template: TemplateContext | null = null;
@@ -31,6 +33,7 @@ export class Vocabulary {
     const { ggml, chat_template: ownTemplate } = model.fileInfo.metadata.tokenizer as TokenizerMetadata | undefined ?? {};
     const types = ggml?.token_type ?? [];
     this.#tokens = ggml?.tokens ?? [];
+    this.#isByteLevel = ggml?.model === 'gpt2';
     this.#losesText = !losslessTokenizers.has(ggml?.model ?? '') || ggml?.remove_extra_whitespaces === true;
     this.#controlTexts = this.#tokens.filter((_, id) => Number(types[id]) === controlType);
     this.#templateText = templateText ?? (typeof ownTemplate === 'string' ? ownTemplate : null) ?? (this.#has('<|im_start|>') && this.#has('<|im_end|>') ? chatmlTemplate : null);
@@ -42,10 +45,21 @@ export class Vocabulary {
     if ((input.messages === null) === (input.prompt === null)) throw new LeaseholdError('input_invalid', { field: 'messages', reason: 'exactly one of messages and prompt must be given' });
     const pieces = input.messages === null ? [input.prompt ?? ''] : renderMessages(this.#templateContext(), input.messages, thinking);
     const tokens: Token[] = [];
-    for (const piece of pieces) for (const id of this.model.tokenize(piece, true, ...(tokens.length === 0 ? [] : ['trimLeadingSpace' as const]))) tokens.push(id);
+    for (const piece of pieces) {
+      const [first = '', ...more] = this.#cut(piece);
+      this.#append(tokens, this.model.tokenize(first, true, ...(tokens.length === 0 ? [] : ['trimLeadingSpace' as const])));
+      for (const each of more) this.#append(tokens, this.model.tokenize(each, true));
+    }
     const { bos, shouldPrependBosToken } = this.model.tokens;
     if (shouldPrependBosToken && bos !== null && tokens[0] !== bos) tokens.unshift(bos);
     if (tokens.length === 0) throw new LeaseholdError('input_invalid', { field: input.prompt === null ? 'messages' : 'prompt', reason: 'it has no tokens' });
+    return tokens;
+  }
+
+  /** The tokens of a text in which nothing is a control token, without what a model wants at its ends. */
+  textTokens(text: string): Token[] {
+    const tokens: Token[] = [];
+    for (const piece of this.#cut(text)) this.#append(tokens, this.model.tokenize(piece));
     return tokens;
   }
 
@@ -88,6 +102,15 @@ export class Vocabulary {
       if (openId >= 0 && closeId >= 0) return { openId, closeId };
     }
     return null;
+  }
+
+  #cut(text: string): readonly string[] {
+    return this.#isByteLevel ? cutLongRuns(text) : [text];
+  }
+
+  /** One by one: a call takes only so many arguments. */
+  #append(tokens: Token[], more: readonly Token[]): void {
+    for (const id of more) tokens.push(id);
   }
 
   #has(text: string): boolean {
