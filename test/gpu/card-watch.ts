@@ -16,6 +16,9 @@ export interface Watched {
   readonly overcommittedReadings: number;
   /** A process of ours above its leases and floor, and in how many readings it was. */
   readonly over: Readonly<Record<string, number>>;
+  /** The most that was used on the card since the watch began, workers and all their children, beyond what was charged; and in how many readings it was more than a granule. */
+  readonly maxUnchargedBytes: number;
+  readonly unchargedReadings: number;
 }
 
 export interface CardWatch {
@@ -58,13 +61,17 @@ class Sightings {
   private brokerHeldContext = false;
   private overcommittedReadings = 0;
   private readonly over = new Map<string, number>();
+  private strangersBytes: number | null = null;
+  private maxUnchargedBytes = 0;
+  private unchargedReadings = 0;
 
   take(before: LedgerState, after: LedgerState, reading: Read): void {
     this.readings++;
     this.peakUsedBytes = Math.max(this.peakUsedBytes, reading.usedBytes);
     const [card] = after.cards;
     if (card === undefined) return;
-    const chargedBytes = card.leasedBytes + card.floorBytes + card.residueBytes + card.returningBytes;
+    const chargedBytes = chargedOn(card);
+    this.judgeTotal(before, chargedBytes, reading.usedBytes);
     this.peakChargedBytes = Math.max(this.peakChargedBytes, chargedBytes);
     if (chargedBytes > card.totalBytes - card.reserveBytes) this.overcommittedReadings++;
     const byPid = new Map((reading.processes ?? []).map(({ pid, usedBytes }) => [pid, usedBytes]));
@@ -76,10 +83,23 @@ class Sightings {
     }
   }
 
-  summary(): Watched {
-    const { readings, peakUsedBytes, peakChargedBytes, brokerHeldContext, overcommittedReadings } = this;
-    return { readings, peakUsedBytes, peakChargedBytes, brokerHeldContext, overcommittedReadings, over: Object.fromEntries(this.over) };
+  /** What was there before the first of ours is somebody else's. */
+  private judgeTotal(before: LedgerState, chargedBytes: number, usedBytes: number): void {
+    this.strangersBytes ??= usedBytes;
+    const mayBytes = Math.max(chargedBytes, ...before.cards.slice(0, 1).map(chargedOn));
+    const unchargedBytes = usedBytes - this.strangersBytes - mayBytes;
+    this.maxUnchargedBytes = Math.max(this.maxUnchargedBytes, unchargedBytes);
+    if (unchargedBytes > granuleBytes) this.unchargedReadings++;
   }
+
+  summary(): Watched {
+    const { readings, peakUsedBytes, peakChargedBytes, brokerHeldContext, overcommittedReadings, maxUnchargedBytes, unchargedReadings } = this;
+    return { readings, peakUsedBytes, peakChargedBytes, brokerHeldContext, overcommittedReadings, over: Object.fromEntries(this.over), maxUnchargedBytes, unchargedReadings };
+  }
+}
+
+function chargedOn(card: LedgerState['cards'][number]): number {
+  return card.leasedBytes + card.floorBytes + card.residueBytes + card.returningBytes;
 }
 
 function chargedTo(ledger: LedgerState, generation: string): number {

@@ -88,7 +88,7 @@ function report(ledger: LedgerState, handOvers: readonly HandOver[], seen: Watch
     floors: ledger.processes.map(({ generation, floorBytes }) => ({ generation, floorBytes })).slice(0, 3),
   };
   process.stdout.write(`${JSON.stringify(summary)}\n`);
-  if (failures.length > 0 || Object.keys(seen.over).length > 0 || seen.brokerHeldContext || seen.overcommittedReadings > 0) process.exitCode = 1;
+  if (failures.length > 0 || Object.keys(seen.over).length > 0 || seen.brokerHeldContext || seen.overcommittedReadings > 0 || seen.unchargedReadings > 0) process.exitCode = 1;
 }
 
 await main();

@@ -89,7 +89,8 @@ export class LlamaLoadedContext implements LoadedContext {
     } catch (error) {
       if (signal.aborted) throw signal.reason;
       this.#history.exactTokens = 0;
-      await this.#history.sequence.clearHistory();
+      // Where the context itself is gone, that must not hide why.
+      if (!this.#parts.context.disposed) await this.#history.sequence.clearHistory();
       throw LeaseholdError.from(error, 'generation_failed', { model });
     }
   }
