@@ -109,6 +109,11 @@ export function loadOverdue(core: Core, lease: Lease): void {
     reindex(core, lease);
     return;
   }
+  if (lease.job !== null) {
+    // It is being stopped: the ladder of that has its own deadlines, and may spare the process.
+    core.timers.set('load', lease.id, inMs(core, core.options.limits.moveTimeoutMs));
+    return;
+  }
   const why = `loading ${lease.model} has not ended within ${String(core.options.limits.loadTimeoutMs)} ms`;
   count(core, 'loadTimeouts');
   explain(core, { verdict: 'escalated', text: `${lease.model}: ${why}`, generation: lease.generation, model: lease.model, device: lease.device });

@@ -62,6 +62,19 @@ t.test('a worker that does not answer, goes on, or is busy with its load is ende
   test.end();
 });
 
+t.test('a load that is being stopped when its time is up is given the time to stop', (test) => {
+  const stage = new Stage({ limits: { loadTimeoutMs: 60_000 } });
+  const { worker } = hung(stage);
+  stage.pass(59_000);
+  const move = only(evict(stage, 'hung'), 'move');
+  stage.answer(move, { kind: 'draining', inFlight: 0 });
+  test.equal(all(stage.pass(5_000), 'terminate').length, 0);
+  stage.take(worker, -2 * GiB);
+  const done = stage.answer(move, { kind: 'done', target: 'none', freedBytes: 2 * GiB, residentBytes: 0, hostBytes: 0 });
+  test.equal(all(done, 'report_evicted').length, 1);
+  test.end();
+});
+
 t.test('a load that is done before it could be stopped leaves as a model does', (test) => {
   const stage = new Stage();
   const { worker, lease } = hung(stage);
