@@ -56,7 +56,7 @@ function settleQueue(core: Core, card: Card): void {
       if (outcome === 'done') continue;
       tell(core, card, waiter, outcome);
       // Kept by its own process and not by the card: nobody waits behind it.
-      if (outcome !== 'remeasure' && outcome !== 'own_release') head ??= waiter;
+      if (!ownMatters.includes(outcome)) head ??= waiter;
     }
     heldBytes += waiter.holdBytes;
   }
@@ -84,7 +84,7 @@ function decide(core: Core, card: Card, waiter: Waiter, head: Waiter | null, hel
   const ownBytes = (freeBytes ?? 0) - heldBytes;
   if (blocked !== null) {
     // Nobody waits behind it, but once it is overdue nobody takes what it needs either.
-    if ((blocked === 'own_release' || blocked === 'remeasure') && isOverdue(core, waiter)) setHold(core, card, waiter, Math.min(waiter.needBytes, Math.max(0, ownBytes)));
+    if (ownMatters.includes(blocked) && isOverdue(core, waiter)) setHold(core, card, waiter, Math.min(waiter.needBytes, Math.max(0, ownBytes)));
     return blocked;
   }
   if (freeBytes === null) return 'unmeasured';
@@ -114,6 +114,9 @@ function grantNow(core: Core, card: Card, waiter: Waiter, head: Waiter | null, u
   return 'done';
 }
 
+/** What keeps a request is between it and its own process; the card is others' to use. */
+const ownMatters: readonly string[] = ['own_release', 'remeasure', 'recalled'];
+
 /** What forbids any grant to this waiter here, apart from bytes. */
 function blockedBy(core: Core, card: Card, waiter: Waiter): string | null {
   if (available(core, card).freeBytes === null) {
@@ -127,6 +130,8 @@ function blockedBy(core: Core, card: Card, waiter: Waiter): string | null {
   // What it is giving back, or has just given back, is measured first: its own old bytes would pass for those it asks for.
   const extended = waiter.kind === 'budget' ? extendedLease(core, waiter) : null;
   if (extended !== null && (extended.release !== null || extended.job !== null)) return 'own_release';
+  // If it has not arrived its lease is given up with the answer, and this would be a grant of nothing.
+  if (extended !== null && extended.recallCommand !== null) return 'recalled';
   return null;
 }
 
@@ -159,13 +164,14 @@ const reasons: Readonly<Record<string, string>> = {
   others_loading: 'this engine measures free memory while it loads; others must come to rest first',
   quiet: 'a release can only be seen by the card as a whole; nothing loads until it has been',
   own_release: 'bytes that this model gives back are being measured',
+  recalled: 'whether an earlier grant of this lease has arrived is being asked',
   remeasure: 'a load failed in this process; what it left is being measured',
   leaving: 'room is being made',
   draining: 'a busy model has been asked to finish its calls',
   no_victims: 'nothing may be evicted for it now',
   rung_changed: 'another probe answers than before; a second reading is awaited',
   behind_head: 'an earlier request needs the room',
-  workers_full: 'the limit of worker processes is reached; an idle one is being ended',
+  workers_full: 'the limit of worker processes is reached; one is being ended',
 };
 
 /** What a load that does not end may be to blame for. */

@@ -39,9 +39,19 @@ function confirmBySeats(core: Core, card: Card, takenAtUs: number): void {
   }
   for (const [generation, leases] of bySeat) {
     const seat = card.seats.get(generation);
-    if (seat === undefined || seat.readingBytes === null) continue;
+    if (seat === undefined || seat.readingBytes === null || hasLeft(core, seat)) continue;
     shareOut(core, card, leases, seat.readingBytes - expectedOf(seat, leases), 'by the figure of its process');
   }
+}
+
+/**
+ * It is no longer listed, and its session has ended or it was told to end: most
+ * likely it is gone, and its bytes may still be on their way back. Its exit is
+ * what confirms then, not a figure of 0.
+ */
+export function hasLeft(core: Core, seat: Seat): boolean {
+  const process = core.processes.get(seat.generation);
+  return seat.readingBytes === 0 && (process?.sessionOpen !== true || process.state === 'ending');
 }
 
 /** What the process had at the sample without what these releases are to free: as it was told by then, for a younger report says nothing of that figure. */

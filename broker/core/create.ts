@@ -23,6 +23,8 @@ export function createCore(options: CoreOptions): Core {
     nextOrder: 1,
     cards: new Map(),
     processes: new Map(),
+    workers: new Set(),
+    workersAwaited: new Map(),
     leases: new Map(),
     over: new Set(),
     waiters: new Map(),

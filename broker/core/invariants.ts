@@ -6,6 +6,7 @@ import { cardSumBytesMax, seatBytesMax } from './bounds.js';
 import { isIdle, isLoading } from './lease-store.js';
 import { pendingOf } from './ledger.js';
 import { must, mustCard, mustLease } from './must.js';
+import { queueLength } from './queue.js';
 import type { Card, Charge, Core, Lease, Seat } from './state.js';
 
 /** After every step, in production too: the cards and leases that it touched. */
@@ -49,7 +50,9 @@ export function checkInvariants(core: Core): void {
   for (const [, wish] of core.evictRequests) {
     for (const id of wish.pending) must(mustLease(core, id).wishes?.has(wish.key) === true, `${wish.key} waits for leases that know of it`);
   }
+  for (const key of core.workersAwaited.keys()) must(core.waiters.get(key)?.kind === 'place', `${key} waits for a worker and is a placement`);
   for (const process of core.processes.values()) {
+    must(core.workers.has(process.generation) === (process.role === 'worker'), `${process.generation}: is counted among the workers exactly if it is one`);
     for (const id of process.leases) must(mustLease(core, id).generation === process.generation, `${process.generation} owns its leases`);
   }
 }
@@ -144,6 +147,7 @@ function checkHolds(core: Core, card: Card): void {
     }
   }
   must(holdBytes === card.holdBytes, `${card.device}: the sum of holds is kept`);
+  must([...card.queuedBy.values()].reduce((sum, count) => sum + count, 0) === queueLength(card), `${card.device}: whose requests wait is kept`);
 }
 
 function checkIndexes(core: Core, lease: Lease): void {

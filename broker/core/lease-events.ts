@@ -17,7 +17,7 @@ import { overLease } from './overshoot.js';
 import { wantSample } from './probe.js';
 import { abandonRelease, beginRelease, voidGrant } from './release.js';
 import { count, emit, explain, publish } from './report.js';
-import type { Core, Lease } from './state.js';
+import type { Core, Lease, Release } from './state.js';
 import { isBytes } from './headroom.js';
 import { hasCalls, terminate } from './terminate.js';
 
@@ -162,7 +162,7 @@ function applyResidency(core: Core, lease: Lease, event: Reported): void {
       return;
     case 'parked':
       believeMore(core, lease, event.residentBytes);
-      if (lease.state === 'parked' || lease.release !== null || lease.state === 'granted') return;
+      if (lease.state === 'parked' || lease.state === 'granted' || (lease.release !== null && !leavesMore(lease.release, 'parked', event.residentBytes))) return;
       beginRelease(core, lease, { leftBytes: event.residentBytes, toChargedBytes: event.residentBytes, then: 'parked', rung: 'park', cause: lease.job?.cause ?? 'reported' });
       return;
     case 'absent':
@@ -279,11 +279,16 @@ export function onLeaseReleased(core: Core, event: LeaseReleased): void {
   giveBack(core, lease);
 }
 
+/** What was said to be done before it was is said to be done now, and less is left than was said in between: that is to be seen anew. */
+function leavesMore(release: Release, then: Release['then'], leftBytes: number): boolean {
+  return release.then === then && release.leftBytes > leftBytes;
+}
+
 /** The owner says that nothing of this lease is left. */
 export function giveBack(core: Core, lease: Lease): void {
   const never = lease.state === 'granted' && lease.charge.residentBytes === 0;
   if (never) voidGrant(core, lease, 'never begun');
-  else if (lease.release === null || lease.release.then !== 'closed') {
+  else if (lease.release === null || lease.release.then !== 'closed' || leavesMore(lease.release, 'closed', 0)) {
     beginRelease(core, lease, { leftBytes: 0, toChargedBytes: 0, then: 'closed', rung: 'unload', cause: lease.job?.cause ?? lease.release?.cause ?? 'reported' });
   }
 }

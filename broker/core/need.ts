@@ -68,7 +68,7 @@ export function leaseNeedBytes(core: Core, waiter: BudgetWaiter): number {
 /** Whether a request names no byte more than the parts of its lease: a claim of what it has already. */
 export function addsNothing(core: Core, waiter: BudgetWaiter): boolean {
   const lease = extendedLease(core, waiter);
-  return lease !== null && isLive(lease) && lease.state !== 'parked' && lease.job?.phase !== 'moving' && sumOf(extendedParts(lease, waiter.parts)) <= sumOf(lease.parts);
+  return lease !== null && isLive(lease) && lease.state !== 'parked' && lease.job?.phase !== 'moving' && lease.recallCommand === null && sumOf(extendedParts(lease, waiter.parts)) <= sumOf(lease.parts);
 }
 
 export function floorOf(core: Core, waiter: Waiter): number {

@@ -1,5 +1,6 @@
 /** More than was leased: charged at once whatever is free (D12); raised where there is room, else unloaded and said why (B25). Never ignored. */
 import { available, ledgerTermBytes } from './available.js';
+import { hasLeft } from './confirm.js';
 import { floorMeasured, judgeFloorClaim } from './floors.js';
 import { leasedSeenBytes, setAttributed, setCharged, setMeasured } from './ledger.js';
 import { startEviction } from './ladder.js';
@@ -66,7 +67,7 @@ function unloadOver(core: Core, lease: Lease): void {
 /** Compares the driver's figure for a process with its charges, in the sample just taken; `givenBackBytes` of them have been given back since. */
 export function judgeSeat(core: Core, card: Card, seat: Seat, givenBackBytes: number): void {
   const readingBytes = seat.readingBytes;
-  if (readingBytes === null) return;
+  if (readingBytes === null || hasLeft(core, seat)) return;
   const process = core.processes.get(seat.generation);
   if (typeof process?.engine === 'string' && core.floorClaims.size > 0 && process.state !== 'spawning') judgeFloorClaim(core, card, seat, process.engine, readingBytes);
   if (showsFloor(seat, process)) {

@@ -4,10 +4,11 @@ import { deny } from './deny.js';
 import { knownFloorBytes } from './available.js';
 import { isBytes, withHeadroom } from './headroom.js';
 import { capacityBytes, neverText } from './need.js';
-import { chooseCard, hostOf, join, joinHost } from './placement.js';
-import { bytesRefusal, lostDevice, momentsOf, queueFull, raised, refuse, requester, unknownDevice, type PlaceRequested } from './request.js';
+import { chooseCard, hostOf, join, joinHost, workerWithRoom } from './placement.js';
+import { bytesRefusal, lostDevice, momentsOf, raised, refuse, requester, unknownDevice, type PlaceRequested } from './request.js';
 import type { Card, Core, PlaceWaiter } from './state.js';
 import { waiterKey } from './queue.js';
+import { placeInQueue } from './shares.js';
 import { enterWaiter } from './waiter.js';
 
 /** "Where should this model run?" */
@@ -61,7 +62,9 @@ function chosen(core: Core, event: PlaceRequested, cards: readonly Card[]): Card
     return null;
   }
   const backoff = backingOff(core, event.model, card.device);
-  const refusal = backoff === null ? queueFull(core, card) : backoffRefusal(core, event.model, backoff);
+  // Where a worker has room it is not queued at all.
+  const queues = workerWithRoom(core, card, event.engine) === null;
+  const refusal = backoff !== null ? backoffRefusal(core, event.model, backoff) : queues ? placeInQueue(core, card, event.generation) : null;
   if (refusal === null) return card;
   refuse(core, event, card, refusal);
   return null;

@@ -12,6 +12,7 @@ import { withHeadroom } from './headroom.js';
 import { deny } from './deny.js';
 import { queueLength, dequeue } from './queue.js';
 import { count, emit, explain, noteAnswered, publish } from './report.js';
+import { endSurplusWorker, workersRefusal } from './shares.js';
 import type { Card, Core, PlaceWaiter, Process } from './state.js';
 import { terminate } from './terminate.js';
 import { endWaiter, setHold } from './waiter.js';
@@ -47,22 +48,39 @@ export function hostOf(core: Core, placing: { readonly model: string; readonly e
 
 /** Carries a placement out on its card, where its floor fits: 'done', or what it waits for. */
 export function placeOn(core: Core, card: Card, waiter: PlaceWaiter): string {
-  const workers = [...core.processes.values()].filter((process) => process.role === 'worker');
-  const limit = core.options.limits.workersMax;
-  if (workers.length < limit) {
+  const awaits = core.workersAwaited.has(waiter.key);
+  const free = core.options.limits.workersMax - core.workers.size;
+  const ending = countEnding(core);
+  // A place that comes free is for those who wait for one.
+  if (free > (awaits ? 0 : Math.max(0, core.workersAwaited.size - ending))) {
     join(core, waiter, spawn(core, card, waiter));
     return 'done';
   }
-  const idle = workers.find(isIdleWorker);
-  if (idle !== undefined) terminate(core, idle, 'evicted', `a place among ${String(limit)} workers for ${waiter.model}`);
-  if (idle !== undefined || workers.some((process) => process.state === 'ending')) return 'workers_full';
-  deny(core, {
-    generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs,
-    code: 'too_many_workers', details: { limit: String(limit) }, card,
-    text: `${String(limit)} workers are alive and none is idle`,
-  });
+  core.workersAwaited.delete(waiter.key);
+  // One that ends already, and that nobody else waits for, serves as well.
+  if (ending > core.workersAwaited.size || endIdleWorker(core, waiter) || endSurplusWorker(core, waiter)) {
+    core.workersAwaited.set(waiter.key, waiter.generation);
+    return 'workers_full';
+  }
+  deny(core, { generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs, card, ...workersRefusal(core, waiter.generation) });
   endWaiter(core, waiter);
   return 'done';
+}
+
+function countEnding(core: Core): number {
+  let count = 0;
+  for (const generation of core.workers) if (core.processes.get(generation)?.state === 'ending') count++;
+  return count;
+}
+
+function endIdleWorker(core: Core, waiter: PlaceWaiter): boolean {
+  for (const generation of core.workers) {
+    const process = core.processes.get(generation);
+    if (process === undefined || !isIdleWorker(process)) continue;
+    terminate(core, process, 'evicted', `a place among ${String(core.options.limits.workersMax)} workers for ${waiter.model}`);
+    return true;
+  }
+  return false;
 }
 
 /** A ready or starting worker of that engine on that card that may host one model more. */
@@ -90,6 +108,7 @@ export function join(core: Core, waiter: PlaceWaiter, process: Process): void {
     setHold(core, card, waiter, 0);
     dequeue(card, waiter);
   }
+  core.workersAwaited.delete(waiter.key);
   waiter.joined = process.generation;
   process.joined.add(waiter.key);
   waiter.reason = `${process.generation} is starting`;
@@ -133,9 +152,10 @@ function spawn(core: Core, card: Card, waiter: PlaceWaiter): Process {
     state: 'spawning', capabilities: null, sessionOpen: false,
     startedUs: core.attendedUs, lastHeartbeatUs: core.attendedUs,
     leases: new Set(), models: new Map(), requests: new Set(), joined: new Set(), commands: new Set(), answered: new Set(),
-    endCause: null, endWhenIdle: null,
+    startedFor: waiter.generation, endCause: null, endWhenIdle: null,
   };
   core.processes.set(generation, process);
+  core.workers.add(generation);
   const seat = chargeFloor(core, card, generation, waiter.engine);
   setFlux(core, seat.floor, 'loading');
   card.spawning++;

@@ -28,7 +28,7 @@ export function onSessionOpened(core: Core, event: Of<'session_opened'>): void {
     state: 'ready', capabilities: null, sessionOpen: true,
     startedUs: core.attendedUs, lastHeartbeatUs: core.attendedUs,
     leases: new Set(), models: new Map(), requests: new Set(), joined: new Set(), commands: new Set(), answered: new Set(),
-    endCause: null, endWhenIdle: null,
+    startedFor: null, endCause: null, endWhenIdle: null,
   });
   if (event.role === 'holder') watchHeartbeat(core, event.generation, core.attendedUs);
 }
@@ -86,6 +86,8 @@ export function onProcessReady(core: Core, event: Of<'process_ready'>): void {
   const process = core.processes.get(event.generation);
   if (process?.state !== 'spawning') {
     count(core, process === undefined ? 'staleEvents' : 'strayEvents');
+    // Ended while it was starting: it is not wanted any more, and what it says that it takes is there until its exit.
+    if (process?.state === 'ending') reportFloors(core, process, event.floors);
     return;
   }
   leaveSpawning(core, process);
@@ -97,16 +99,20 @@ export function onProcessReady(core: Core, event: Of<'process_ready'>): void {
   watchHeartbeat(core, process.generation, core.attendedUs);
   if (process.engine !== null) core.spawnMs.set(process.engine, msSince(core, process.startedUs));
   for (const device of process.devices) settleFloor(core, mustCard(core, device), process);
-  for (const floor of event.floors) {
-    const card = core.cards.get(floor.device);
-    if (card !== undefined) floorReported(core, card, process.generation, process.engine, floor.bytes);
-  }
+  reportFloors(core, process, event.floors);
   publish(core, 'process_ready', { generation: process.generation, engine: process.engine });
   for (const key of [...process.joined]) {
     const waiter = core.waiters.get(key);
     if (waiter?.kind === 'place') tellPlaced(core, waiter, process);
   }
   considerIdle(core, process);
+}
+
+function reportFloors(core: Core, process: Process, floors: Of<'process_ready'>['floors']): void {
+  for (const { device, bytes } of floors) {
+    const card = core.cards.get(device);
+    if (card !== undefined) floorReported(core, card, process.generation, process.engine, bytes);
+  }
 }
 
 /** It runs: what was charged for it is taken to be there until it is measured. */
@@ -242,6 +248,7 @@ function removeProcess(core: Core, process: Process, ran: boolean): void {
   }
   for (const kind of ['heartbeat', 'spawn', 'idle', 'detached'] as const) core.timers.drop(kind, process.generation);
   core.processes.delete(process.generation);
+  core.workers.delete(process.generation);
 }
 
 /** Turns a seat into one `returning` charge, until a sample taken after the exit shows the bytes gone. */

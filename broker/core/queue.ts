@@ -23,6 +23,7 @@ export function enqueue(core: Core, card: Card, waiter: Waiter): void {
   let place = list.length;
   while (place > 0 && isOlder(waiter, waiterAt(core, list, place - 1))) place--;
   list.splice(place, 0, waiter.key);
+  card.queuedBy.set(waiter.generation, (card.queuedBy.get(waiter.generation) ?? 0) + 1);
 }
 
 export function dequeue(card: Card, waiter: Waiter): boolean {
@@ -30,6 +31,9 @@ export function dequeue(card: Card, waiter: Waiter): boolean {
   const place = list.indexOf(waiter.key);
   if (place < 0) return false;
   list.splice(place, 1);
+  const left = (card.queuedBy.get(waiter.generation) ?? 0) - 1;
+  if (left > 0) card.queuedBy.set(waiter.generation, left);
+  else card.queuedBy.delete(waiter.generation);
   return true;
 }
 

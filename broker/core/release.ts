@@ -58,7 +58,7 @@ export function finishRelease(core: Core, lease: Lease, how: string): void {
   const { release } = lease;
   if (release === null) return;
   const card = mustCard(core, lease.device);
-  const freedBytes = release.fromResidentBytes - release.leftBytes;
+  const freedBytes = Math.max(0, release.fromResidentBytes - release.leftBytes);
   core.timers.drop('release', lease.id);
   lease.release = null;
   lease.strikes = 0;

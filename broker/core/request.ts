@@ -9,8 +9,11 @@ import { grantBudget } from './grant.js';
 import { isBytes, leasableBytesMax, withHeadroom } from './headroom.js';
 import { wasUseful } from './idle.js';
 import { addsNothing, capacityBytes, extendedLease, floorOf, needOf, neverText, shownNeed, sumOf } from './need.js';
-import { enqueue, dequeue, queueLength, waiterKey } from './queue.js';
+import { mustLease } from './must.js';
+import { enqueue, dequeue, waiterKey } from './queue.js';
+import { voidGrant } from './release.js';
 import { count, emit, explain } from './report.js';
+import { placeInQueue } from './shares.js';
 import type { BudgetWaiter, Card, Core, PlaceWaiter, Process, Waiter } from './state.js';
 import { endWaiter, enterWaiter } from './waiter.js';
 
@@ -22,6 +25,8 @@ type Asking = BudgetRequested | PlaceRequested;
 export function onBudgetRequested(core: Core, event: BudgetRequested): void {
   const process = requester(core, event);
   if (process === null || raised(core, event)) return;
+  process.startedFor = null;
+  if (event.lease === null) forgetLostGrants(core, process, event);
   const card = core.cards.get(event.device) ?? null;
   const waiter = card === null || wrongBytes(event.parts, event.peakBytes) !== null ? null : budgetWaiter(core, card, event);
   if (waiter !== null) waiter.needBytes = needOf(core, waiter);
@@ -39,6 +44,18 @@ export function onBudgetRequested(core: Core, event: BudgetRequested): void {
   if (late === null && admitAtOnce(core, card, waiter)) return;
   if (late === null) enterWaiter(core, card, waiter);
   else refuse(core, event, card, late, waiter);
+}
+
+/**
+ * Asked for anew, without a lease: a grant that was on its way has not arrived,
+ * or was given back when it did. What its owner still says of it must not end
+ * the next, which therefore has a name of its own.
+ */
+function forgetLostGrants(core: Core, process: Process, event: BudgetRequested): void {
+  for (const id of [...(process.models.get(event.model)?.leases ?? [])]) {
+    const lease = mustLease(core, id);
+    if (lease.device === event.device && lease.state === 'granted' && lease.charge.residentBytes === 0) voidGrant(core, lease, 'asked for anew before it had begun');
+  }
 }
 
 /** Everything that is wrong with a budget request in itself; null: nothing is. */
@@ -90,18 +107,12 @@ function refuseQueueing(core: Core, card: Card, waiter: BudgetWaiter): Refusal |
   if (!measurable(core, card)) {
     return { code: 'device_unmeasured', details: { device: card.device, reading: card.missing?.reading ?? 'unknown' }, text: `free memory of ${card.device} cannot be read, and the ledger alone is not allowed` };
   }
-  return queueFull(core, card);
+  return placeInQueue(core, card, waiter.generation);
 }
 
 /** False when the card will never be measured and the operator has not allowed the ledger alone. */
 function measurable(core: Core, card: Card): boolean {
   return core.options.allowLedgerOnly || card.kind === 'cpu' || card.missing?.reading !== 'unsupported';
-}
-
-export function queueFull(core: Core, card: Card): Refusal | null {
-  const limit = core.options.limits.queuedRequestsPerCardMax;
-  if (queueLength(card) < limit) return null;
-  return { code: 'queue_full', details: { limit: String(limit), device: card.device }, text: `${String(limit)} requests already wait for ${card.device}`, retryAfterMs: core.options.limits.backoffFirstMs };
 }
 
 export function lostDevice(core: Core, card: Card): Refusal {

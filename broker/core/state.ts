@@ -149,6 +149,8 @@ export interface Card {
   quietWantedUs: number | null;
   /** Waiting requests by class, oldest first. */
   readonly queue: Record<RequestClass, string[]>;
+  /** How many of them are whose. */
+  readonly queuedBy: Map<string, number>;
   /** Grows whenever a victim may have become possible; a plan that failed is not tried again before. */
   planEpoch: number;
   maxOverReserveBytes: number;
@@ -258,6 +260,8 @@ export interface Process {
   readonly requests: Set<string>;
   /** Its requests that were answered last: one sent again while its answer was on the way is one of them. */
   readonly answered: Set<number>;
+  /** The peer whose placement it was started for; null: it was not started by us, or is in use by now. */
+  startedFor: string | null;
   /** Placements that wait for it to be ready. */
   readonly joined: Set<string>;
   /** Commands to it about no lease that may still be answered. */
@@ -370,6 +374,10 @@ export interface Core {
   nextOrder: number;
   readonly cards: Map<string, Card>;
   readonly processes: Map<string, Process>;
+  /** Workers that have not ended, in the order of their starts. */
+  readonly workers: Set<string>;
+  /** Placements (by key, with their peer) that wait for the end of a worker to have its place. */
+  readonly workersAwaited: Map<string, string>;
   readonly leases: Map<string, Lease>;
   /** Leases that hold more than they may and are to be unloaded as soon as that is possible. */
   readonly over: Set<string>;

@@ -26,6 +26,7 @@ export function endWaiter(core: Core, waiter: Waiter): void {
   dequeue(card, waiter);
   core.waiters.delete(waiter.key);
   core.fresh.delete(waiter.key);
+  core.workersAwaited.delete(waiter.key);
   core.timers.drop('deadline', waiter.key);
   if (waiter.kind === 'place' && waiter.joined !== null) core.processes.get(waiter.joined)?.joined.delete(waiter.key);
   const process = core.processes.get(waiter.generation);

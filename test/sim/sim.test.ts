@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { loadCore, replaceOnce } from './mutants/load.js';
+import { coreFile, loadCore, replaceOnce } from './mutants/load.js';
 import { mutants } from './mutants/list.js';
 import { hunt } from './mutants/run.js';
 import { failureText } from './report.js';
@@ -55,6 +55,7 @@ t.test('an anchor that is not there exactly once is an error', async (t) => {
   t.throws(() => replaceOnce('a b a', { file: 'x.js', from: 'd', to: 'c' }), /0 times/);
   t.equal(replaceOnce('a $& b', { file: 'x.js', from: 'b', to: '$&' }), 'a $& $&');
   t.equal(new Set(mutants.map((mutant) => mutant.name)).size, mutants.length, 'names are unique');
+  for (const mutant of mutants) t.doesNotThrow(() => replaceOnce(coreFile(mutant.file), mutant), `${mutant.name} has its anchor`);
   t.ok(mutants.length >= 25, `${mutants.length} mutants`);
 });
 

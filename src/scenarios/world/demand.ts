@@ -13,9 +13,11 @@ const classes = ['interactive', 'normal', 'background'] as const;
 export class Demand {
   private stopped = false;
   private readonly random: Prng;
+  private readonly flood: Prng;
 
   constructor(private readonly world: World) {
     this.random = new Prng(world.knobs.seed, 'demand');
+    this.flood = new Prng(world.knobs.seed, 'flood');
   }
 
   start(): void {
@@ -24,6 +26,7 @@ export class Demand {
     for (let index = 0; index < knobs.holders; index++) this.newHolder();
     this.nextArrival();
     if (knobs.holders > 0) this.nextHolderDecision();
+    if (knobs.floodMs > 0) this.nextFlood(this.world.addClient(), 1);
   }
 
   /** No new calls; those under way end in their time. */
@@ -109,6 +112,33 @@ export class Demand {
       if (holder !== null) this.decideFor(holder);
       this.nextHolderDecision();
     });
+  }
+
+  /** A caller that places more models than it will ever use, and a program that asks for many at once. */
+  private nextFlood(client: Client, number: number): void {
+    const { world, flood } = this;
+    world.scheduler.after(msToUs(flood.exponential(world.knobs.floodMs)), () => {
+      if (this.stopped) return;
+      const count = flood.int(2, 8);
+      for (let index = 0; index < count; index++) this.floodOne(client, `flood-${number + index}`);
+      this.nextFlood(client.alive ? client : world.addClient(), number + count);
+    });
+  }
+
+  private floodOne(client: Client, key: string): void {
+    const { world, flood } = this;
+    const deadlineMs = flood.int(1_000, 20_000);
+    const holder = flood.chance(0.5) ? [...world.holders].find((candidate) => candidate.alive) : undefined;
+    if (holder === undefined) {
+      client.say({
+        type: 'place_requested', request: client.nextRequest(), model: key, engine: flood.pick(world.knobs.engines).name, estimateBytes: null, class: flood.pick(classes),
+        deadlineMs, ageMs: 0, device: null, policy: { ttlMs: null, pinned: false, exclusive: false },
+      });
+      return;
+    }
+    const nowUs = world.scheduler.coreUs;
+    const model = { ...flood.pick(world.knobs.models), key, pinned: false };
+    holder.use(model, { model, class: flood.pick(classes), arrivedAtUs: nowUs, deadlineUs: nowUs + msToUs(deadlineMs), durationMs: 5, contextBytes: null, onBegun: null, onEnd: null });
   }
 
   private decideFor(holder: Holder): void {

@@ -51,6 +51,8 @@ export interface Knobs {
   /** Mean time between calls of clients, and between decisions of a holder. */
   readonly arrivalMs: number;
   readonly zipf: number;
+  /** Mean time between bursts of requests of one peer; 0: none. */
+  readonly floodMs: number;
   readonly deadlineMs: readonly [number, number];
   readonly limits: Limits;
   readonly classPolicies: Readonly<Record<RequestClass, ClassPolicy>>;
@@ -69,6 +71,8 @@ export function knobsOf(seed: number): Knobs {
   const models = Array.from({ length: random.int(1, 10) }, (_, index) => modelKnobs(random, index, engines, smallestBytes));
   const faults = random.chance(0.2) ? noFaults : faultKnobs(random);
   const hangs = new Prng(seed, 'hangs');
+  const shares = new Prng(seed, 'shares');
+  const isTight = shares.chance(0.12);
   const loadHangs = faults !== noFaults && hangs.chance(0.15) ? 0.1 : 0;
   return {
     seed,
@@ -80,7 +84,11 @@ export function knobsOf(seed: number): Knobs {
     arrivalMs: random.pick([120, 300, 800, 2_000]),
     zipf: random.pick([0.5, 1, 1.5]),
     deadlineMs: random.pick([[500, 5_000], [2_000, 30_000], [20_000, 90_000]] as const),
-    limits: { ...limitKnobs(random), ...(loadHangs > 0 ? { loadTimeoutMs: hangs.int(25_000, 90_000) } : {}) },
+    limits: {
+      ...limitKnobs(random), ...(loadHangs > 0 ? { loadTimeoutMs: hangs.int(25_000, 90_000) } : {}),
+      ...(isTight ? { workersMax: shares.int(2, 5), queuedRequestsPerCardMax: shares.int(2, 5) } : {}),
+    },
+    floodMs: isTight ? shares.pick([500, 2_000, 8_000]) : 0,
     classPolicies,
     allowLedgerOnly: cards.some((card) => card.confirms === 'none') || random.chance(0.15),
     faults: { ...faults, loadHangs },

@@ -204,6 +204,44 @@ t.test('B31: a grant is confirmed within its time or recalled; only an answer cl
   test.end();
 });
 
+t.test('a model asked for anew while its grant is lost gets a lease of its own: what is still said of the old one ends nothing', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const lost = stage.granted(worker, 'a', 9 * GiB);
+  const recall = only(stage.pass(10_250), 'recall');
+  const again = stage.granted(worker, 'a', 9 * GiB);
+  test.not(again, lost);
+  test.equal(stage.chargedBytes(), plusTenth(9 * GiB), 'the lost one is not charged beside it');
+  stage.send({ type: 'recall_answered', generation: worker, command: recall.command, lease: lost, begun: false });
+  stage.release(worker, lost, 'cancelled');
+  test.match(stage.lease(again), { state: 'granted', chargedBytes: plusTenth(9 * GiB) });
+  stage.load(worker, again, 9 * GiB);
+  test.match(stage.lease(again), { state: 'resident' });
+  test.end();
+});
+
+t.test('a return asked for while its own grant is being recalled waits for the answer; others pass it', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker({ engine: 'python' });
+  const lease = stage.resident(worker, 'a', 4 * GiB, { parkable: true });
+  const move = only(stage.send({ type: 'evict_requested', generation: stage.session(), request: 901, model: 'a', target: 'host', deadlineMs: 60_000 }), 'move');
+  stage.obey(move);
+  stage.report(worker, lease, 'parked', 0, { hostBytes: 4 * GiB });
+  only(stage.ask(worker, 'a', 4 * GiB, { lease, parkable: true }).effects, 'grant');
+  const recall = only(stage.pass(10_250), 'recall');
+  stage.sample();
+  const back = stage.ask(worker, 'a', 4 * GiB, { lease, parkable: true });
+  test.match(only(back.effects, 'wait').reason, /whether an earlier grant of this lease has arrived/);
+  only(stage.ask(stage.worker(), 'b', 4 * GiB).effects, 'grant');
+  const answered = stage.send({ type: 'recall_answered', generation: worker, command: recall.command, lease, begun: false });
+  const granted = only([...answered, ...stage.pass(500)], 'grant');
+  test.match(granted, { request: back.request, chargedBytes: plusTenth(4 * GiB) });
+  test.not(granted.lease, lease, 'the old lease was given up with the answer');
+  test.end();
+});
+
 t.test('a worker that never says whether a grant reached it is ended', (test) => {
   const stage = new Stage();
   stage.card();

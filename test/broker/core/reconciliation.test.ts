@@ -341,3 +341,60 @@ t.test('a holder thought lost that says its grant had never come keeps no bytes 
   test.equal(stage.chargedBytes(), 0);
   test.end();
 });
+
+t.test('a process that is no longer listed and has left the wire confirms nothing by a figure of 0: its exit does', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const holder = stage.session('holder');
+  const lease = stage.resident(holder, 'a', 6 * GiB);
+  stage.samples = false;
+  stage.release(holder, lease);
+  stage.send({ type: 'session_closed', generation: holder, reason: 'end of file' });
+  // It has died; the driver has not given its bytes back yet, and lists it no more.
+  stage.take(holder, -6 * GiB);
+  stage.truth().foreignBytes = 6 * GiB;
+  stage.sample();
+  test.match(stage.lease(lease), { state: 'releasing', chargedBytes: plusTenth(6 * GiB) });
+  stage.exit(holder);
+  test.equal(stage.cardView().returningBytes, plusTenth(6 * GiB));
+  stage.truth().foreignBytes = 0;
+  stage.sample();
+  test.equal(stage.chargedBytes(), 0);
+  test.end();
+});
+
+t.test('what a worker takes that is ended while it starts is charged until its exit', (test) => {
+  const stage = new Stage({ limits: { workersMax: 1 } });
+  stage.card();
+  const flood = stage.session();
+  const { generation } = only(stage.place(flood, 'a').effects, 'spawn');
+  stage.send({ type: 'session_closed', generation: flood, reason: 'end of file' });
+  test.equal(only(stage.place(stage.session(), 'b').effects, 'terminate').generation, generation);
+  stage.ready(generation, { floorBytes: 500 * MiB });
+  test.equal(stage.cardView().floorBytes, 500 * MiB);
+  test.equal(all(stage.effects, 'placed').length, 0, 'it is not wanted any more');
+  stage.exit(generation);
+  stage.sample();
+  test.equal(stage.cardView().returningBytes, 0);
+  test.end();
+});
+
+t.test('a park said to be done too soon, then said to have more, and then to be done is seen anew, and frees what it had', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const lease = stage.resident(worker, 'a', 6 * GiB, { parkable: true });
+  const move = only(stage.send({ type: 'evict_requested', generation: stage.session(), request: 901, model: 'a', target: 'host', deadlineMs: 60_000 }), 'move');
+  stage.samples = false;
+  stage.answer(move, { kind: 'done', target: 'host', freedBytes: 6 * GiB, residentBytes: 0, hostBytes: 6 * GiB });
+  stage.report(worker, lease, 'parking', 6.5 * GiB);
+  const beforeItWasDoneAtUs = stage.nowUs;
+  stage.report(worker, lease, 'parked', 0, { hostBytes: 6 * GiB });
+  stage.sample(card0, beforeItWasDoneAtUs);
+  test.equal(stage.lease(lease)?.state, 'releasing', 'a sample taken before says nothing of it');
+  stage.take(worker, -6 * GiB);
+  const effects = stage.sample();
+  test.match(only(effects, 'report_evicted'), { freedBytes: 6 * GiB });
+  test.match(stage.lease(lease), { state: 'parked', chargedBytes: 0 });
+  test.end();
+});

@@ -42,6 +42,7 @@ export class Book {
   readonly loadBackOffs = new Map<string, BackOff>();
   readonly clock: AttendedClock;
   nowUs = 0;
+  nextOrder = 0;
 
   constructor(readonly options: BookOptions) {
     this.clock = new AttendedClock(options.limits.stallToleranceMs * 1_000);

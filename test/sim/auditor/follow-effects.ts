@@ -13,7 +13,7 @@ export function followEffect(check: Check, effect: Effect): void {
       return;
     case 'wait': {
       const request = book.request(effect.generation, effect.request);
-      if (request !== null) request.waits++;
+      if (request !== null) followWait(check, effect, request);
       return;
     }
     case 'placed': {
@@ -51,6 +51,7 @@ export function followEffect(check: Check, effect: Effect): void {
       return;
     }
     case 'publish': {
+      followVoid(check, effect.name, effect.data);
       const loaded = effect.name === 'loaded' ? book.leases.get(String(effect.data['lease'])) : undefined;
       if (loaded !== undefined) loaded.shownBytes = Number(effect.data['chargedBytes']);
       return;
@@ -58,6 +59,29 @@ export function followEffect(check: Check, effect: Effect): void {
     case 'sample':
     case 'explain':
   }
+}
+
+/** A grant that its owner asks for anew: it never came, and nothing can be there. */
+function followVoid(check: Check, name: string, data: EffectOf<'publish'>['data']): void {
+  const { book } = check;
+  const lease = name === 'released' && data['how'] === 'asked for anew before it had begun' ? book.leases.get(String(data['lease'])) : undefined;
+  if (lease === undefined) return;
+  if (lease.stage !== 'granted') check.broken('lease-reused', `${lease.lease} (${lease.model}) is taken back as never begun; by the log it is ${lease.stage}`);
+  lease.neverCame = true;
+  book.closeLease(lease, 0);
+}
+
+/** Where it waits: in a card's queue, or for a worker that has been started (for it, when it is the first). */
+function followWait({ book, records }: Check, effect: EffectOf<'wait'>, request: AuditedRequest): void {
+  request.waits++;
+  const record = effect.explain === null ? undefined : records.get(effect.explain);
+  const started = /^\S+ waits for (\S+) to be ready$/.exec(record?.text ?? '')?.[1] ?? null;
+  request.startsIn = started;
+  request.queuedOn = started === null ? (record?.device ?? null) : null;
+  // Once ended for it, a place is its own until it has one, whatever else it waits for in between.
+  request.awaitsEnd = started === null && (request.awaitsEnd || record?.text.startsWith('the limit of worker processes is reached') === true);
+  const worker = started === null ? null : book.process(started);
+  if (worker !== null) worker.startedFor ??= request.generation;
 }
 
 /** A worker that did not come up counts against the models that waited for it. */

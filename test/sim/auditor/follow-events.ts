@@ -145,7 +145,7 @@ function followProcess(book: Book, event: ProcessEvent): void {
 export function newProcess(book: Book, generation: string, role: AuditedProcess['role'], engine: string | null, device: string | null): AuditedProcess {
   const floorBytes = device === null ? 0 : leastFloorBytes(book, engine, device);
   return {
-    generation, role, engine, device, state: role === 'worker' ? 'spawning' : 'ready', startedAtUs: book.nowUs, readyAtUs: book.nowUs, heardAtUs: book.nowUs,
+    generation, role, engine, device, state: role === 'worker' ? 'spawning' : 'ready', startedAtUs: book.nowUs, startedFor: null, readyAtUs: book.nowUs, heardAtUs: book.nowUs,
     heardAttendedUs: book.clock.mostUs, saidAtUs: book.nowUs, connected: role !== 'worker', floorBytes, statedFloorBytes: floorBytes, lastUsefulUs: book.nowUs, profilesFreeMemory: false,
     remeasureSinceUs: null, misbehaviour: 0, commandFailures: 0,
   };

@@ -40,7 +40,7 @@ export function followRequest(book: Book, event: RequestEvent): void {
 function followBudget(book: Book, event: Extract<CoreEvent, { type: 'budget_requested' }>): void {
   const again = book.request(event.generation, event.request);
   const process = book.process(event.generation);
-  if (process !== null) process.lastUsefulUs = event.atUs;
+  if (process !== null) Object.assign(process, { lastUsefulUs: event.atUs, startedFor: null });
   if (again !== null) {
     again.class = event.class;
     again.deadlineMs = Math.max(again.deadlineMs, (book.clock.mostUs - again.attendedMaxUs) / 1_000 + event.deadlineMs);
@@ -75,7 +75,7 @@ function open(book: Book, event: RequestEvent, kind: RequestKind, asked: Asked):
     lease: asked.lease ?? null, class: asked.class ?? 'normal', arrivedAtUs: event.atUs, sinceUs: event.atUs - (asked.ageMs ?? 0) * 1_000,
     deadlineMs: asked.deadlineMs, attendedMinUs: book.clock.leastUs, attendedMaxUs: book.clock.mostUs, parts, peakBytes: asked.peakBytes ?? 0, askedBytes,
     chargeBytes: withHeadroom(askedBytes), profilesFreeMemory: asked.profilesFreeMemory ?? false, ttlMs: asked.ttlMs ?? null, pinned: asked.pinned ?? false,
-    waits: 0, isOptional: book.answeredRequests.has(requestKey(event.generation, event.request)), cancelled: false, holdBytes: 0, victims: new Set(), ignoredSinceUs: null,
+    waits: 0, isOptional: book.answeredRequests.has(requestKey(event.generation, event.request)), cancelled: false, holdBytes: 0, victims: new Set(), ignoredSinceUs: null, order: book.nextOrder++, queuedOn: null, startsIn: null, awaitsEnd: false,
   };
   const key = requestKey(event.generation, event.request);
   if (!book.requests.has(key)) book.requests.set(key, request);

@@ -27,6 +27,8 @@ export interface AuditedProcess {
   readonly device: string | null;
   state: ProcessState;
   readonly startedAtUs: number;
+  /** Whose placement it was started for; null: it has been asked for something since. */
+  startedFor: string | null;
   readyAtUs: number;
   heardAtUs: number;
   /** The core's attended time when it was last heard. */
@@ -143,6 +145,12 @@ export interface AuditedRequest {
   readonly victims: Set<string>;
   /** Attended time since which a model that it wants gone loads on, and nobody has told it to stop. */
   ignoredSinceUs: number | null;
+  /** Its place among all requests. */
+  readonly order: number;
+  /** By its last `wait`: the card in whose queue it stands (null: in none), the worker that starts for it, or that a worker's end is awaited. */
+  queuedOn: string | null;
+  startsIn: string | null;
+  awaitsEnd: boolean;
 }
 
 export interface AuditedCommand {

@@ -3,6 +3,7 @@ import type { Effect } from '../../../broker/core/effects.js';
 import type { Verdict } from '../../../broker/core/explain.js';
 import type { Check, EffectOf } from './check.js';
 import { checkEvict, checkRefusedStops } from './rules-loads.js';
+import { checkShares } from './rules-shares.js';
 import { requestKey, untoldFloorBytesMax, type AuditedRequest, type RequestKind } from './records.js';
 
 type Answer = EffectOf<'grant' | 'deny' | 'wait' | 'placed' | 'acknowledge' | 'fail' | 'report_evicted'>;
@@ -32,6 +33,7 @@ export function checkAnswer(check: Check, effect: Answer): void {
   if (effect.type !== 'fail' && !fitting[effect.type].includes(request.kind)) check.broken('answer-kind', `${name} answers a ${request.kind} request`);
   if ('explain' in effect) checkRecord(check, effect, request);
   if (effect.type === 'deny' || effect.type === 'fail') checkRefusal(check, effect, request);
+  if (effect.type === 'deny') checkShares(check, effect, request);
 }
 
 function checkRecord(check: Check, effect: EffectOf<'grant' | 'deny' | 'wait' | 'placed'>, request: AuditedRequest): void {

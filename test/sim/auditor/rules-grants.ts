@@ -18,6 +18,8 @@ export function checkGrant(check: Check, grant: EffectOf<'grant'>): void {
   if (request.device !== null && request.device !== grant.device) check.broken('grant-device', `${name}: asked for ${request.device}`);
   if (book.closedLeases.get(grant.lease)?.revived === false) check.broken('lease-reused', `${name}: that lease had ended`);
   const lease = book.leases.get(grant.lease) ?? null;
+  // What is still on its way about the earlier grant (given back, never come) would end the new one.
+  if (request.kind === 'budget' && request.lease === null && lease?.stage === 'granted') check.broken('lease-reused', `${name}: an earlier grant of that lease has not begun`);
   const moreBytes = grant.chargedBytes - (lease?.promiseBytes ?? 0);
   // Within what it is charged already nothing new is promised.
   const needBytes = grant.explain === null ? null : (check.records.get(grant.explain)?.numbers?.needBytes ?? null);

@@ -1,5 +1,5 @@
 /** Loads the compiled core, as it is or from a copy of its folder in which one exact string has been replaced. */
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -41,7 +41,7 @@ export function replaceOnce(text: string, { file, from, to }: Replacement): stri
   return text.replace(from, () => to);
 }
 
-/** The compiled files of the core, for those who look for anchors. */
-export function coreFiles(): readonly string[] {
-  return readdirSync(join(dist, 'broker', 'core')).filter((name) => name.endsWith('.js'));
+/** A compiled file of the core, for those who look for anchors. */
+export function coreFile(name: string): string {
+  return readFileSync(join(dist, 'broker', 'core', name), 'utf8');
 }

@@ -91,6 +91,18 @@ export const queueMutants: readonly Mutant[] = [
     from: 'process.requests.add(key);', to: "process.requests.add(key);\n    emit(core, { type: 'report_evicted', generation: event.generation, request: event.request, freedBytes: 0 });",
   },
   {
+    name: 'queue-share-forgotten', about: 'a full queue refuses whoever comes, however much others have of it', file: 'shares.js',
+    from: 'const newest = most === generation ? null : newestQueued(core, card, most);', to: 'const newest = null;',
+  },
+  {
+    name: 'queue-share-of-the-oldest', about: 'a full queue refuses the oldest of those who have the most', file: 'shares.js',
+    from: 'waiter.order > (newest?.order ?? -1)', to: 'newest === null',
+  },
+  {
+    name: 'worker-share-forgotten', about: 'the workers that a flood has started are not given to anybody else', file: 'shares.js',
+    from: '(processes.length > wouldHave || !core.processes.has(peer)) &&', to: 'false &&',
+  },
+  {
     name: 'wrong-numbers', about: 'the record of a decision gives another need than the one decided by', file: 'available.js',
     from: 'needBytes: request.needBytes,', to: 'needBytes: request.requestedBytes,',
   },
