@@ -38,6 +38,8 @@ class Siege {
   readonly turns: Turn[] = [];
   /** Answers cut off by a kill after their first token: they cannot be repeated in secret, and the caller asks again. */
   cutOff = 0;
+  /** Refusals of a model whose worker had been killed in its load; asked again when the broker said to. */
+  askedAgain = 0;
   readonly failures: string[] = [];
   kills = 0;
   squats = 0;
@@ -67,6 +69,12 @@ class Siege {
         this.turns.push({ queuedMs: timings.queuedMs, loadMs: timings.loadMs, firstTokenMs: Math.round(firstTokenMs ?? 0) });
         return;
       } catch (error) {
+        const retryAfterMs = error instanceof LeaseholdError ? Number(error.details['retryAfterMs'] ?? Number.NaN) : Number.NaN;
+        if (firstTokenMs === null && attempt < 3 && Number.isFinite(retryAfterMs)) {
+          this.askedAgain++;
+          await new Promise((resolve) => setTimeout(resolve, retryAfterMs));
+          continue;
+        }
         if (firstTokenMs === null || attempt === 3) {
           this.failures.push(`${model}: ${error instanceof LeaseholdError ? `${error.code}: ` : ''}${String(error)}`);
           process.stderr.write(`${this.failures.at(-1) ?? ''}\n`);
@@ -139,11 +147,11 @@ async function main(): Promise<void> {
   const ledger = await leasehold.ledger();
   await leasehold.close();
   rmSync(links, { recursive: true, force: true });
-  const { turns, failures, cutOff, kills, squats } = siege;
+  const { turns, failures, cutOff, askedAgain, kills, squats } = siege;
   const loads = turns.filter(({ loadMs }) => loadMs > 0);
   const [card] = ledger.cards;
   process.stdout.write(`${JSON.stringify({
-    card: card?.name, totalBytes: card?.totalBytes, truth: card?.truth, models: names.length, requests: Number(requests), answered: turns.length, cutOff, failures, kills, squats, tookS,
+    card: card?.name, totalBytes: card?.totalBytes, truth: card?.truth, models: names.length, requests: Number(requests), answered: turns.length, cutOff, askedAgain, failures, kills, squats, tookS,
     counters: ledger.counters, ...seen,
     handOverMs: { queued: spread(loads.map(({ queuedMs }) => queuedMs)), load: spread(loads.map(({ loadMs }) => loadMs)), firstToken: spread(loads.map(({ firstTokenMs }) => firstTokenMs)) },
     residentFirstTokenMs: spread(turns.filter(({ loadMs }) => loadMs === 0).map(({ firstTokenMs }) => firstTokenMs)),
