@@ -35,17 +35,23 @@ export async function startOnCard(card: VisibleCard, backend: ProbeBackend, base
   const { library, verdicts } = base;
   const key = await probeKey(card, backend, await library.getModuleVersion());
   const known = verdictIn(await verdicts.get(key));
-  if (known !== null && known.floorBytes !== null) return started(card, backend, base, await openLlama(base, backend), known.floorBytes);
+  if (known !== null && known.floorBytes !== null) return started(card, backend, base, await openWarm(base, backend), known.floorBytes);
   const before = await readingOf(card, base);
   if (known === null) {
     const reason = await tryBackend(card, backend, options);
     if (reason !== null) return { reason };
   }
-  const llama = await openLlama(base, backend);
-  await runOneToken(llama);
+  const llama = await openWarm(base, backend);
   const floorBytes = riseOf(before, before === null ? null : await readingOf(card, base));
   await verdicts.put(key, { floorBytes } satisfies Verdict);
   return started(card, backend, base, llama, floorBytes);
+}
+
+/** With its first token computed, which takes bytes too: so a floor is there when it is told, and the driver bears it out. */
+async function openWarm(base: StartBase, backend: ProbeBackend): Promise<Llama> {
+  const llama = await openLlama(base, backend);
+  await runOneToken(llama);
+  return llama;
 }
 
 /** Null when the backend computes there, else why it does not. */

@@ -56,11 +56,11 @@ export const ledgerMutants: readonly Mutant[] = [
   },
   {
     name: 'floor-forgotten', about: 'a process costs nothing before it says so', file: 'available.js',
-    from: 'return Math.max(core.learnedFloors.get(floorKey(card, engine)) ?? 0, card.floorBytes ?? 0);', to: 'return 0;',
+    from: 'return Math.max(learnedBytes ?? 0, card.floorBytes ?? 0);', to: 'return 0;',
   },
   {
     name: 'floor-told-in-vain', about: 'what a process says that it costs is not charged', file: 'floors.js',
-    from: 'raiseFloor(core, card, seat, Math.max(bytes, engine === null ? 0 : knownFloorBytes(core, card, engine), card.floorBytes ?? 0));', to: '',
+    from: 'raiseFloor(core, card, seat, Math.max(bytes, seenBytes, card.floorBytes ?? 0));', to: '',
   },
   {
     name: 'measured-not-charged', about: 'measured bytes above the lease are not charged', file: 'lease-events.js',
@@ -89,22 +89,6 @@ export const ledgerMutants: readonly Mutant[] = [
   {
     name: 'quarantine-kept', about: 'a grant that never came stays quarantined though its holder says so', file: 'lease-events.js',
     from: "const isKept = lease.state === 'quarantined' &&", to: 'const isKept = false &&', shows: { seed: 30_223, steps: 1_500 },
-  },
-  {
-    name: 'unlisted-is-gone', about: 'what a process held that is no longer listed is free, though its exit has not been heard', file: 'confirm.js',
-    from: "return seat.readingBytes === 0 && (process?.sessionOpen !== true || process.state === 'ending');", to: 'return false;', shows: { seed: 1_290, steps: 1_500 },
-  },
-  {
-    name: 'lost-grant-kept', about: 'a model asked for anew is granted the lease whose grant was lost, which an old answer ends', file: 'request.js',
-    from: 'if (event.lease === null)\n        forgetLostGrants(core, process, event);', to: '', shows: { seed: 41_351, steps: 1_500 },
-  },
-  {
-    name: 'ending-floor-forgotten', about: 'what a worker takes that is ended while it starts is not charged', file: 'process.js',
-    from: "if (process?.state === 'ending')\n            reportFloors(core, process, event.floors);", to: '', shows: { seed: 769, steps: 3_000 },
-  },
-  {
-    name: 'early-word-kept', about: 'of a park said to be done too soon it is remembered for ever what it then had', file: 'lease-events.js',
-    from: 'return release.then === then && release.leftBytes > leftBytes;', to: 'return false;', shows: { seed: 31_429, steps: 1_500 },
   },
   {
     name: 'surplus-kept', about: 'what only the top of a load needed stays charged', file: 'lease-events.js',
