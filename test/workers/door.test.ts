@@ -2,6 +2,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { createDoor, references, stepDoor, wakeAtUs, type Door, type DoorAction, type DoorCall, type DoorCommand, type DoorEvent } from '../../workers/runtime/door.js';
+import { topicOf } from '../../workers/runtime/topic.js';
 import { DoorWorld, type Choice } from './door-world.js';
 
 const options = { drainBatchMax: 2, queuedCallsMax: 4, growAfterUs: 100, growPauseUs: 1_000 };
@@ -276,6 +277,40 @@ t.test('contexts', async (t) => {
     t.strictSame(bench.step({ type: 'context_refused', failure: { code: 'never_fits', details: {} } }), []);
     t.ok((wakeAtUs(bench.door) ?? 0) > bench.at, 'it will ask again, later');
     t.strictSame(short(bench.end(1)), ['begin 2']);
+  });
+  t.test('a call runs where its conversation ran before, else where none of late did', async (t) => {
+    const bench = new Bench().loaded(3);
+    for (const name of ['context:2', 'context:3']) {
+      bench.call(90, {}, 3);
+      bench.at = wakeAtUs(bench.door) ?? 0;
+      bench.step({ type: 'ticked' });
+      bench.step({ type: 'context_opened', name, tokens: 100 });
+      bench.end(90);
+    }
+    bench.end(1);
+    let id = 100;
+    const slotOf = (topic: string | null, tokens = 100): string | null => {
+      id += 1;
+      const [begun] = bench.call(id, { topic, tokens }, 3);
+      bench.end(id);
+      return begun?.type === 'begin' ? begun.slot : null;
+    };
+    const [fox, lamp, wood] = [slotOf('fox'), slotOf('lamp'), slotOf('wood')];
+    t.equal(new Set([fox, lamp, wood]).size, 3, 'each its own');
+    t.same([slotOf('lamp'), slotOf('fox'), slotOf('lamp'), slotOf('wood')], [lamp, fox, lamp, wood]);
+    t.equal(slotOf('new'), fox, 'that of the longest silence makes room');
+    t.same([slotOf('lamp'), slotOf('wood')], [lamp, wood], 'and no other');
+    t.equal(slotOf(null), fox, 'a call without a beginning is none of any');
+  });
+  t.test('a conversation is known by its beginning, through its first question; a prompt by its first words', async (t) => {
+    const talk = (...contents: readonly string[]): string | null => topicOf({ type: 'generate', prompt: null, messages: contents.map((content, index) => ({ role: index === 0 ? 'system' : index % 2 === 1 ? 'user' : 'assistant', content })) });
+    t.equal(talk('Be brief.', 'A fox?', 'Yes.', 'Where?'), talk('Be brief.', 'A fox?'));
+    t.not(talk('Be brief.', 'A lamp?'), talk('Be brief.', 'A fox?'));
+    t.not(talk('Be long.', 'A fox?'), talk('Be brief.', 'A fox?'));
+    const prompt = (text: string): string | null => topicOf({ type: 'generate', prompt: text, messages: null });
+    t.equal(prompt(`${'once '.repeat(60)}and on`), prompt(`${'once '.repeat(60)}and so on`));
+    t.not(prompt('once'), prompt('twice'));
+    t.equal(topicOf({ type: 'embed' }), null);
   });
   t.test('a request for a further context is taken back when a free one has served the call', async (t) => {
     const bench = new Bench().loaded(2);

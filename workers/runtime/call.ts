@@ -4,6 +4,7 @@ import { errorMessage } from '../../protocol/node/index.js';
 import { nowUs } from './clock.js';
 import type { DoorCall } from './door-types.js';
 import { Outbox, type CallerLink } from './outbox.js';
+import { topicOf } from './topic.js';
 
 /** Timers reach no further (24 days); a longer deadline is as good as this one. */
 const timerMsMax = 2 ** 31 - 1;
@@ -86,7 +87,7 @@ export class Call {
   forDoor(): DoorCall {
     const { type, model } = this.request;
     const needs = type === 'generate' || type === 'embed' ? 'slot' : 'model';
-    return { id: this.id, arrivedAtUs: this.arrivedAtUs, needs, tokens: model.embedding ? 0 : model.contextTokens };
+    return { id: this.id, arrivedAtUs: this.arrivedAtUs, needs, tokens: model.embedding ? 0 : model.contextTokens, topic: topicOf(this.request) };
   }
 
   /** Ends it early, once: aborts whatever runs for it. The first reason stands. */

@@ -23,20 +23,30 @@ export function beginCalls(door: Door, out: DoorAction[]): void {
   const eligible = door.underway?.phase === 'draining' ? door.underway.eligible : null;
   door.queue = door.queue.filter((call) => {
     if (eligible !== null && !eligible.has(call.id)) return true;
-    const slot = call.needs === 'model' ? null : freeSlot(door, call.tokens);
+    const slot = call.needs === 'model' ? null : freeSlot(door, call);
     if (slot === undefined) return true;
-    if (slot !== null) slot.call = call.id;
+    if (slot !== null) occupy(door, slot, call);
     door.begun.set(call.id, slot?.name ?? null);
     out.push({ type: 'begin', call: call.id, slot: slot?.name ?? null });
     return false;
   });
 }
 
-/** The smallest free context that is large enough; undefined when there is none. */
-function freeSlot(door: Door, tokens: number): Slot | undefined {
-  return door.slots
-    .filter((slot) => slot.call === null && !slot.retiring && slot.tokens >= tokens)
-    .sort((left, right) => left.tokens - right.tokens)[0];
+/**
+ * A free context that is large enough: the one whose last call began like this one, else the smallest, and of equal ones
+ * that which has lain idle longest, so that nobody's beginning is thrown away before its time. Undefined when there is none.
+ */
+function freeSlot(door: Door, { tokens, topic = null }: DoorCall): Slot | undefined {
+  const free = door.slots.filter((slot) => slot.call === null && !slot.retiring && slot.tokens >= tokens);
+  const known = topic === null ? undefined : free.find((slot) => slot.topic === topic);
+  return known ?? free.sort((left, right) => left.tokens - right.tokens)[0];
+}
+
+/** Slots stand in the order of their last use, the latest at the end. */
+function occupy(door: Door, slot: Slot, { id, topic = null }: DoorCall): void {
+  slot.call = id;
+  slot.topic = topic;
+  door.slots = [...door.slots.filter((each) => each !== slot), slot];
 }
 
 /**
@@ -127,7 +137,8 @@ export function contextClosed(door: Door, name: string, lease: string | null, ou
 
 export function contextOpened(door: Door, name: string, tokens: number): void {
   door.growing = null;
-  door.slots.push({ name, tokens, call: null, retiring: false });
+  // Nobody's beginning is in it: before all others, when it is one of the smallest.
+  door.slots.unshift({ name, tokens, call: null, topic: null, retiring: false });
 }
 
 /**

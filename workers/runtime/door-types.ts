@@ -10,6 +10,8 @@ export interface DoorCall {
   /** `slot`: runs alone on a context of at least `tokens`. `model`: only needs the model to be resident. */
   readonly needs: 'slot' | 'model';
   readonly tokens: number;
+  /** Calls with equal ones begin with the same text: what a context has computed for one serves the next. Null: nothing to go by. */
+  readonly topic?: string | null;
 }
 
 /** A context that is open. `retiring`: takes no new call and is closed when its call has ended. */
@@ -17,6 +19,8 @@ export interface Slot {
   readonly name: string;
   readonly tokens: number;
   call: number | null;
+  /** Of its last call. */
+  topic: string | null;
   retiring: boolean;
 }
 

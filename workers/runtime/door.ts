@@ -143,7 +143,7 @@ function loadDone(door: Door, event: Extract<DoorEvent, { type: 'load_done' }>):
 
 function arrive(door: Door, lease: string, slots: readonly { readonly name: string; readonly tokens: number }[]): void {
   door.residency = { kind: 'resident', lease };
-  door.slots = slots.map((slot) => ({ ...slot, call: null, retiring: false }));
+  door.slots = slots.map((slot) => ({ ...slot, call: null, topic: null, retiring: false }));
   door.growNotBeforeUs = 0;
 }
 
