@@ -56,7 +56,7 @@ export function createNvmlRung(options: NvmlRungOptions = {}): Rung {
       const outcome = await client.ask({ ask: 'discover' }, discoverTimeoutMs);
       if (outcome.kind === 'missing') return { unavailable: outcome.reason };
       if (outcome.message.say !== 'cards') return { unavailable: outcome.message.say === 'failed' ? outcome.message.reason : 'the helper spoke out of turn' };
-      return { driver: opened.message.driver, ...sortCards(outcome.message.cards, platform) };
+      return { driver: opened.message.driver, library: opened.message.library, ...sortCards(outcome.message.cards, platform) };
     },
     async read(device): Promise<Reading> {
       const askedAtUs = nowUs();

@@ -42,7 +42,8 @@ export interface UnmeasuredCard {
 }
 
 export type Discovery =
-  | { readonly cards: readonly CardDescription[]; readonly driver: string; readonly unmeasured?: readonly UnmeasuredCard[] }
+  /** `library`: where what answers was found, when it is a library. */
+  | { readonly cards: readonly CardDescription[]; readonly driver: string; readonly library?: string; readonly unmeasured?: readonly UnmeasuredCard[] }
   | { readonly unavailable: string };
 
 /** One rung: finds its cards and reads them. A read is bounded by the probe deadline, a discovery by its own; none throws. */

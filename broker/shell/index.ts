@@ -3,6 +3,6 @@ export { createBroker, type Broker, type BrokerOptions, type OwnedCard } from '.
 export { effectiveLimits } from './effective-limits.js';
 export type { EngineCommand } from './engines.js';
 export { createLog, silentLog, steadyLog, redactedPaths, type Log } from './log.js';
-export { defaultStatePath, readStateFolder, type StateFolder } from './state-folder.js';
+export { cardLocksPath, defaultStatePath, readStateFolder, stateNames, type StateFolder } from './state-folder.js';
 export type { CardReader } from './sampler.js';
 export type { UntimedEvent } from './loop.js';

@@ -32,6 +32,8 @@ export function cardLocksPath(): string {
   return join(perUserFolder(), 'cards');
 }
 
+const secretName = 'secret';
+
 /** As long as the name of a worker's socket gets: `<boot id>-w<n>.sock`. */
 const longestSocketName = `${'0'.repeat(12)}-w${'0'.repeat(9)}.sock`;
 
@@ -42,7 +44,7 @@ const longestSocketName = `${'0'.repeat(12)}-w${'0'.repeat(9)}.sock`;
 export function openStateFolder(path: string): StateFolder {
   checkSocketPath(join(path, longestSocketName));
   makePrivateFolder(path);
-  return folderOf(path, openSecret(join(path, 'secret')));
+  return folderOf(path, openSecret(join(path, secretName)));
 }
 
 /** A running broker's folder as it is; null when there is none, or none with a secret. Makes nothing. */
@@ -54,16 +56,23 @@ export function readStateFolder(path: string): StateFolder | null {
     if (isMissing(error)) return null;
     throw error;
   }
-  const secret = readSecret(join(path, 'secret'));
+  const secret = readSecret(join(path, secretName));
   return secret === null ? null : folderOf(path, secret);
 }
 
 function folderOf(path: string, secret: string): StateFolder {
+  const { socketPath, lockPath, id } = stateNames(path);
+  return { path, socketPath, lockPath, secret, id };
+}
+
+/** What is called what in a state folder; looks at nothing. */
+export function stateNames(path: string): Omit<StateFolder, 'secret'> & { readonly secretPath: string; readonly longestSocketPath: string } {
   return {
     path,
     socketPath: process.platform === 'win32' ? `\\\\.\\pipe\\leasehold-${folderId(path)}` : join(path, 'broker.sock'),
     lockPath: join(path, 'broker.lock'),
-    secret,
+    secretPath: join(path, secretName),
+    longestSocketPath: join(path, longestSocketName),
     id: folderId(path),
   };
 }

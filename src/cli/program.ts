@@ -4,9 +4,9 @@ import { LeaseholdError } from '../../protocol/index.js';
 import { createContext, type CommandContext, type CommonOptions, type Dependencies } from './context.js';
 import { exitCodeOf, exitCodes } from './exit-codes.js';
 import { reportError } from './report.js';
-import { version } from './version.js';
+import { version } from '../version.js';
 
-const commandNames = ['up', 'run', 'ps', 'evict', 'pin', 'explain', 'demo', 'stress'];
+const commandNames = ['up', 'run', 'ps', 'evict', 'pin', 'explain', 'demo', 'stress', 'doctor'];
 
 type Act<Options> = (context: CommandContext, args: readonly unknown[], options: Options) => Promise<number>;
 
@@ -95,6 +95,10 @@ function buildProgram(dependencies: Dependencies, done: (code: number) => void):
     .option('--seed <number>', 'instead of the file\'s')
     .option('--svg <file>', 'write who held the cards when')
     .option('--list', 'the scenarios that ship');
+  add('doctor', 'is this machine fit? What is wrong, and how to mend it', async () => (await import('./commands/doctor.js')).doctor)
+    .argument('[groups...]', 'only these: program, state, broker, rungs, cards, masks, limits, memory, system, configuration, engines')
+    .option('--no-engines', 'start no engine')
+    .addOption(cardOption());
   for (const command of program.commands) addCommonOptions(command);
   return program;
 }

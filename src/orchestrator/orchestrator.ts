@@ -14,6 +14,7 @@ import { Links, type Link } from './link.js';
 import { toWireInput, toWireSampling, type WireInput } from './inputs.js';
 import type { OrchestratorOptions } from './options.js';
 import { sparing } from './stages.js';
+import { version } from '../version.js';
 import { checkOptions, checked } from './tables.js';
 import type {
   CallOptions, EvictOptions, GenerateInput, GenerateOptions, Generation, HostLeaseRequest, LeaseholdEvent, LedgerState, Orchestrator, ServedModel, Token,
@@ -32,7 +33,7 @@ export async function createOrchestrator(options: OrchestratorOptions = {}): Pro
   const log = steadyLog(options.log ?? silentLog);
   const links = await Links.open({
     log,
-    find: () => reachBroker({ ...options, log }, expectedWorkers, () => ({ catalogue: catalogue.models })),
+    find: () => reachBroker({ ...options, log }, expectedWorkers, () => ({ catalogue: catalogue.models, version: version() })),
     greet: async ({ owned }, session) => {
       if (owned !== null) return;
       const { catalogue: theirs } = await session.ledger<{ readonly catalogue?: readonly Served[] }>();

@@ -11,7 +11,7 @@ export interface Import {
 }
 
 /** Layers from the most particular path to the most general. The first prefix that matches names the layer. */
-const layers = ['protocol/node', 'protocol', 'broker/core', 'broker', 'workers/models', 'workers', 'src/orchestrator', 'src/bench', 'src/scenarios', 'src', 'test'] as const;
+const layers = ['protocol/node', 'protocol', 'broker/core', 'broker', 'workers/models', 'workers', 'src/orchestrator', 'src/bench', 'src/scenarios', 'src/doctor', 'src', 'test'] as const;
 type Layer = (typeof layers)[number];
 
 /** What each layer may import of ours, besides itself. */
@@ -28,7 +28,9 @@ const allowed: Record<Layer, readonly Layer[]> = {
   'src/bench': ['protocol', 'protocol/node', 'broker/core', 'broker', 'src/orchestrator', 'src/scenarios', 'src'],
   // A stress scenario runs the same core in a simulated machine, or the real thing.
   'src/scenarios': ['protocol', 'protocol/node', 'broker/core', 'src/orchestrator', 'src'],
-  'src': ['protocol', 'protocol/node', 'src/orchestrator', 'src/scenarios'],
+  // The doctor tries the parts that a broker is made of, each by itself.
+  'src/doctor': ['protocol', 'protocol/node', 'broker', 'src/orchestrator', 'src'],
+  'src': ['protocol', 'protocol/node', 'src/orchestrator', 'src/scenarios', 'src/doctor'],
   'test': layers,
 };
 

@@ -7,7 +7,7 @@ import { exitCodes } from '../exit-codes.js';
 import { reportError, writeJson, writeLine } from '../report.js';
 import { createStatusLine, noStatusLine } from '../terminal/progress.js';
 import { formatBytes, formatMs } from '../terminal/size-format.js';
-import { version } from '../version.js';
+import { version } from '../../version.js';
 import { createNames } from '../views/names.js';
 import { describeStage } from './stage-text.js';
 

@@ -1,0 +1,47 @@
+/** Findings as lines: a mark, what was looked at, what was found, and below it what to do. */
+import type { Diagnosis, Finding, Verdict } from '../../doctor/index.js';
+import type { Palette } from '../terminal/colour.js';
+import { displayWidth, pad, withoutControls, wrap } from '../terminal/width.js';
+
+const marks: Readonly<Record<Verdict, string>> = { ok: '✓', warning: '!', problem: '✗', not_applicable: '–' };
+/** Columns of titles; a longer one has its own line. */
+const titleColumns = 22;
+const indent = '  ';
+const advicePrefix = '→ ';
+
+export interface DoctorStyle {
+  readonly columns: number;
+  readonly palette: Palette;
+}
+
+export function renderFinding({ title, verdict, found, advice }: Finding, { columns, palette }: DoctorStyle): string[] {
+  const paint = paints(palette)[verdict];
+  const left = displayWidth(indent) + 2;
+  const hanging = left + titleColumns + 2;
+  const wide = displayWidth(title) > titleColumns;
+  const body = wrap(clean(found), columns - hanging);
+  const rest = verdict === 'not_applicable' ? palette.dim : (text: string) => text;
+  const head = `${indent}${paint(marks[verdict])} ${wide ? title : pad(title, titleColumns)}`;
+  const lines = wide ? [head, ...body.map((line) => ' '.repeat(hanging) + rest(line))] : body.map((line, index) => (index === 0 ? `${head}  ${rest(line)}` : ' '.repeat(hanging) + rest(line)));
+  const help = advice === null ? [] : wrap(clean(advice), columns - hanging - advicePrefix.length);
+  return [...lines, ...help.map((line, index) => ' '.repeat(hanging) + paint(index === 0 ? advicePrefix + line : ' '.repeat(advicePrefix.length) + line))];
+}
+
+export function renderVerdict({ checks, verdict }: Diagnosis, tookText: string, { palette }: DoctorStyle): string {
+  const count = (wanted: Verdict, noun: string): string => {
+    const number = checks.filter((finding) => finding.verdict === wanted).length;
+    return `${String(number)} ${noun}${number === 1 || noun === 'ok' ? '' : 's'}`;
+  };
+  const said = verdict === 'ok' ? 'Nothing is wrong.' : `${count('problem', 'problem')}, ${count('warning', 'warning')}.`;
+  const paint = paints(palette)[verdict];
+  return `${paint(said)} ${palette.dim(`${count('ok', 'ok')}, ${String(checks.filter((finding) => finding.verdict === 'not_applicable').length)} do not apply; ${tookText}`)}`;
+}
+
+function paints(palette: Palette): Readonly<Record<Verdict, (text: string) => string>> {
+  return { ok: palette.green, warning: palette.yellow, problem: palette.red, not_applicable: palette.dim };
+}
+
+/** Drivers and files say what they like. */
+function clean(text: string): string {
+  return withoutControls(text).replaceAll('\n', ' ');
+}

@@ -1,0 +1,63 @@
+/** A broker that runs already, and who else holds cards. */
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { formatBytes, formatMs } from '../../cli/terminal/size-format.js';
+import { version } from '../../version.js';
+import type { Check } from '../check.js';
+import { assess, notApplicable, ok, problem, type Fault, type Found } from '../finding.js';
+import { lockHolder, readHeldLocks } from '../locks.js';
+import { parseSignature, readSmall, type BrokerSeen } from '../running-broker.js';
+
+/** It answers at once, or something keeps its loop busy. */
+const slowAnswerMs = 2_000;
+
+const runningCheck: Check = {
+  id: 'broker.running',
+  title: 'Here',
+  async run(scene) {
+    return judgeBroker(await scene.broker(), version(), Date.now());
+  },
+};
+
+export function judgeBroker(seen: BrokerSeen, ourVersion: string, nowMs: number): Found {
+  if (seen.kind === 'none') return ok(seen.leftovers.length === 0 ? 'none runs on this state folder' : `none runs; ${seen.leftovers.join(', ')} was left by one that was killed, and the next start takes it over`);
+  const pid = seen.pid === null ? '' : `pid ${String(seen.pid)}`;
+  const since = seen.since === null ? '' : `since ${seen.since} (${formatMs(Math.max(0, nowMs - Date.parse(seen.since)))})`;
+  const who = [pid, since].filter((text) => text !== '').join(', ');
+  if (seen.kind === 'unreachable') {
+    const advice = seen.pid === null ? 'See who has its socket, and end it.' : `See what it does (\`ps -fp ${String(seen.pid)}\`); if it does not come back within a minute, end it: \`kill ${String(seen.pid)}\`, then \`kill -9\`.`;
+    return problem(`one is there (${who}) and cannot be asked: ${seen.reason}`, advice);
+  }
+  const { ledger, answerMs } = seen;
+  const cards = ledger.cards.map(({ device, totalBytes, leasedBytes }) => (totalBytes === 0 ? device : `${device} with ${formatBytes(leasedBytes)} leased of ${formatBytes(totalBytes)}`));
+  const found = `one runs: ${who}, version ${ledger.version ?? 'unknown'}, ${String(ledger.workers.length)} workers, ${String(ledger.waiting.length)} requests wait; it owns ${cards.join(', ') || 'no card'}`;
+  const unread = ledger.cards.filter(({ missing }) => missing !== null);
+  return assess(found, [
+    ledger.version !== undefined && ledger.version !== ourVersion ? { verdict: 'warning', says: `this command is version ${ourVersion}`, advice: 'Start it anew with the version that is installed, once its calls are done.' } : null,
+    answerMs > slowAnswerMs ? { verdict: 'warning', says: `it took ${formatMs(answerMs)} to answer`, advice: 'The machine is overloaded, or the process that embeds it blocks its own loop.' } : null,
+    ...unread.map(({ device, missing }): Fault => ({ verdict: 'problem', says: `it cannot read ${device} (${missing?.reading ?? 'unknown'} for ${formatMs(missing?.sinceMs ?? 0)})`, advice: 'Nothing is granted on such a card until it can be read: see the cards below.' })),
+  ]);
+}
+
+/** Cards are locked for all of a user's brokers, whatever their state folders: one elsewhere may hold what is wanted here. */
+const elsewhereCheck: Check = {
+  id: 'broker.elsewhere',
+  title: 'Elsewhere',
+  async run(scene) {
+    const locks = await readHeldLocks(scene.machine);
+    if (locks === null) return notApplicable('locks cannot be seen on this platform');
+    const names = (await readdir(scene.cardLocksPath).catch(() => [])).filter((name) => name.endsWith('.lock'));
+    const ours = await scene.broker();
+    const faults = await Promise.all(names.map(async (name): Promise<Fault | null> => {
+      const path = join(scene.cardLocksPath, name);
+      const pid = await lockHolder(locks, path);
+      if (typeof pid !== 'number' || (ours.kind === 'running' && ours.pid === pid)) return null;
+      const { since, socket } = parseSignature(await readSmall(path));
+      return { verdict: 'warning', says: `pid ${String(pid)} owns ${name.slice(0, -'.lock'.length)}${since === null ? '' : ` since ${since}`}`, advice: socket === null ? 'A broker here cannot own that card meanwhile.' : `A broker here cannot own that card meanwhile; attach to that one: \`--state ${join(socket, '..')}\`.` };
+    }));
+    const held = faults.filter((fault) => fault !== null);
+    return assess(held.length === 0 ? 'no broker of this user owns a card on another state folder' : 'another broker of this user', held);
+  },
+};
+
+export const brokerChecks: readonly Check[] = [runningCheck, elsewhereCheck];
