@@ -1,7 +1,8 @@
 /** Looks for a broker that runs on a state folder, without taking its lock, changing its files or keeping it busy. */
 import { constants } from 'node:fs';
-import { lstat, open } from 'node:fs/promises';
+import { lstat, open, readdir } from 'node:fs/promises';
 import { LeaseholdError } from '../../protocol/index.js';
+import { socketIsAlive } from '../../protocol/node/index.js';
 import { stateNames } from '../../broker/shell/index.js';
 import { connectBroker } from '../client/index.js';
 import type { LedgerState } from '../orchestrator/types.js';
@@ -9,7 +10,7 @@ import { lockHolder, readHeldLocks } from './locks.js';
 import type { Machine } from './machine/machine.js';
 
 export type BrokerSeen =
-  /** Nobody holds the lock and nobody answers. `leftovers`: of one that ended without tidying up. */
+  /** Nobody holds the lock and nobody answers. `leftovers`: sockets of one that was killed. */
   | { readonly kind: 'none'; readonly leftovers: readonly string[] }
   | { readonly kind: 'running'; readonly pid: number | null; readonly since: string | null; readonly ledger: BrokerLedger; readonly answerMs: number }
   /** Somebody is there, and this is how far one gets. */
@@ -36,12 +37,15 @@ export async function lookForBroker(machine: Machine, statePath: string): Promis
   const ledger = await askLedger(socketPath, secret);
   if (!(ledger instanceof LeaseholdError)) return { kind: 'running', ...known, pid: ledger.broker.pid, ledger, answerMs: Math.round(performance.now() - beganMs) };
   const refused = ledger.details['reason'] === 'ECONNREFUSED' || ledger.details['reason'] === 'ENOENT';
-  if (refused && !isHeld) return { kind: 'none', leftovers: [socketPath] };
+  if (refused && !isHeld) return { kind: 'none', leftovers: (await readdir(statePath).catch(() => [])).filter((name) => name.endsWith('.sock')) };
   return { kind: 'unreachable', ...known, reason: refused ? 'it holds the lock and nobody listens at its socket' : ledger.message };
 }
 
 async function askLedger(socketPath: string, secret: string): Promise<BrokerLedger | LeaseholdError> {
-  if (!/^[0-9a-f]{64}$/.test(secret)) return new LeaseholdError('hello_refused', { reason: 'its secret cannot be read' });
+  if (!/^[0-9a-f]{64}$/.test(secret)) {
+    const reason = await socketIsAlive(socketPath) ? 'its secret cannot be read' : 'ECONNREFUSED';
+    return new LeaseholdError('connect_failed', { path: socketPath, reason });
+  }
   try {
     const session = await connectBroker({ role: 'client', socketPath, secret, name: 'leasehold doctor' });
     try {

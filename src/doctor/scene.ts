@@ -78,8 +78,8 @@ async function readConfiguration({ env, cwd, home }: Machine, flags: Flags): Pro
   try {
     return { kind: 'loaded', config: await loadConfig({ flags, env, cwd, home }) };
   } catch (error) {
-    if (!(error instanceof LeaseholdError)) throw error;
-    return { kind: 'refused', error };
+    // Whatever it is, it is told once, by the check of the file; the others go on without a configuration.
+    return { kind: 'refused', error: LeaseholdError.from(error) };
   }
 }
 

@@ -5,7 +5,10 @@ import { join } from 'node:path';
 import t from 'tap';
 import { LeaseholdError, errorTable, type ErrorCode } from '../../protocol/index.js';
 import { exitCodeOf } from '../../src/cli/exit-codes.js';
+import { doctor, type Examine } from '../../src/cli/commands/doctor.js';
+import { createContext } from '../../src/cli/context.js';
 import { runProgram } from '../../src/cli/program.js';
+import type { Finding } from '../../src/doctor/index.js';
 import type { OrchestratorOptions } from '../../src/orchestrator/options.js';
 import { explainRecord } from './example-views.js';
 import { fakeIo, jsonLines, type FakeIo, type FakeIoOptions } from './fake-io.js';
@@ -46,7 +49,7 @@ t.test('the command line', async (t) => {
     t.match(await finish(['--version']), { code: 0, out: /^\d+\.\d+\.\d+\n$/, orchestrators: [] });
     const { code, out } = await finish(['--help']);
     t.equal(code, 0);
-    for (const command of ['up', 'run', 'ps', 'evict', 'pin', 'explain', 'demo']) t.match(out, new RegExp(`^  ${command}\\b`, 'm'));
+    for (const command of ['up', 'run', 'ps', 'evict', 'pin', 'explain', 'demo', 'doctor']) t.match(out, new RegExp(`^  ${command}\\b`, 'm'));
     t.match(out, /Exit status: 0 done/);
     t.match(await finish([]), { code: 2, err: /Usage: leasehold/ });
   });
@@ -397,5 +400,53 @@ t.test('ps, evict, pin and explain', async (t) => {
       t.equal(code, 2);
       t.match(json.length === 0 ? err : told, /about: there is no record abc-x99; a broker keeps its latest/);
     }
+  });
+});
+
+t.test('doctor', async (t) => {
+  /** What `doctor` says when its checks find this. */
+  const examined = async (verdicts: Readonly<Record<string, Finding['verdict']>>, given: { readonly groups?: readonly string[]; readonly json?: boolean; readonly engines?: boolean; readonly terminal?: boolean } = {}) => {
+    const io = fakeIo({ terminal: given.terminal ?? false });
+    const asked: string[] = [];
+    const examine: Examine = async ({ checks, listener }) => {
+      asked.push(...checks.map(({ id }) => id));
+      // The last first: they are told in their own order.
+      for (const { id, title } of [...checks].reverse()) {
+        listener.onBegun(id);
+        const verdict = verdicts[id] ?? 'ok';
+        listener.onFound(id, [{ id, title, verdict, found: `seen ${id}`, advice: verdict === 'ok' ? null : `Mend ${id}.` }]);
+      }
+    };
+    const context = createContext({ io, createOrchestrator: async () => { throw new Error('the doctor opens none'); } }, { color: false, json: given.json ?? false });
+    const code = await doctor(context, [given.groups ?? []], given.engines === false ? { engines: false } : {}, examine);
+    return { code, asked, out: io.stdout.text, err: io.stderr.text };
+  };
+
+  t.test('tells groups in their order, with what to do, and counts at the end', async (t) => {
+    const { code, out } = await examined({ 'state.folder': 'warning', 'limits.cpu': 'not_applicable' });
+    t.equal(code, 0, 'warnings are no failure');
+    t.match(out, /^Leasehold \d+\.\d+\.\d+ looks at this machine; it changes nothing\n\nProgram\n {2}✓ Node\.js {17}seen program\.node\n/);
+    t.match(out, /\nState folder\n[^]*! Folder {18}seen state\.folder\n {26}→ Mend state\.folder\.\n[^]*\nRunning broker\n[^]*\nEngines\n/);
+    t.match(out, /\nNo problem, 1 warning \(\d+ well, 1 not applicable; \d+ ms\)\n$/);
+  });
+
+  t.test('fails on a problem alone, and with --json is one object', async (t) => {
+    t.match(await examined({ 'cards': 'problem' }), { code: 1, out: /✗ Cards[^]*1 problem, 0 warnings/ });
+    const { code, out } = await examined({ 'cards': 'problem', 'state.folder': 'warning' }, { json: true, groups: ['cards', 'state'] });
+    const [diagnosis, ...others] = jsonLines(out);
+    t.strictSame([code, others.length, Object.keys(diagnosis ?? {})], [1, 0, ['checks', 'verdict']]);
+    t.match(diagnosis, { verdict: 'problem', checks: [{ id: 'state.path', title: 'Path', verdict: 'ok', found: 'seen state.path', advice: null }, { id: 'state.folder', verdict: 'warning', advice: 'Mend state.folder.' }] });
+  });
+
+  t.test('looks only at what it is asked, and starts no engine when told so', async (t) => {
+    t.ok((await examined({}, { groups: ['masks', 'memory'] })).asked.every((id) => /^(masks|memory)\b/.test(id)));
+    t.ok((await examined({})).asked.some((id) => id.startsWith('engines.')));
+    t.notOk((await examined({}, { engines: false })).asked.some((id) => id.startsWith('engines.')));
+    t.match(await finish(['doctor', 'nonsense']), { code: 2, err: /group: must be one of program, state, .*engines, not "nonsense"/ });
+  });
+
+  t.test('on a terminal says what it looks at', async (t) => {
+    t.match((await examined({}, { terminal: true })).err, /looking: /);
+    t.equal((await examined({})).err, '');
   });
 });

@@ -1,6 +1,7 @@
 /** Findings as lines: a mark, what was looked at, what was found, and below it what to do. */
 import type { Diagnosis, Finding, Verdict } from '../../doctor/index.js';
 import type { Palette } from '../terminal/colour.js';
+import { formatCount } from '../terminal/size-format.js';
 import { displayWidth, pad, withoutControls, wrap } from '../terminal/width.js';
 
 const marks: Readonly<Record<Verdict, string>> = { ok: '✓', warning: '!', problem: '✗', not_applicable: '–' };
@@ -28,13 +29,9 @@ export function renderFinding({ title, verdict, found, advice }: Finding, { colu
 }
 
 export function renderVerdict({ checks, verdict }: Diagnosis, tookText: string, { palette }: DoctorStyle): string {
-  const count = (wanted: Verdict, noun: string): string => {
-    const number = checks.filter((finding) => finding.verdict === wanted).length;
-    return `${String(number)} ${noun}${number === 1 || noun === 'ok' ? '' : 's'}`;
-  };
-  const said = verdict === 'ok' ? 'Nothing is wrong.' : `${count('problem', 'problem')}, ${count('warning', 'warning')}.`;
-  const paint = paints(palette)[verdict];
-  return `${paint(said)} ${palette.dim(`${count('ok', 'ok')}, ${String(checks.filter((finding) => finding.verdict === 'not_applicable').length)} do not apply; ${tookText}`)}`;
+  const count = (wanted: Verdict): number => checks.filter((finding) => finding.verdict === wanted).length;
+  const said = verdict === 'ok' ? 'Nothing is wrong' : verdict === 'warning' ? `No problem, ${formatCount(count('warning'), 'warning')}` : `${formatCount(count('problem'), 'problem')}, ${formatCount(count('warning'), 'warning')}`;
+  return `${paints(palette)[verdict](said)} ${palette.dim(`(${String(count('ok'))} well, ${String(count('not_applicable'))} not applicable; ${tookText})`)}`;
 }
 
 function paints(palette: Palette): Readonly<Record<Verdict, (text: string) => string>> {

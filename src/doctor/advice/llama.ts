@@ -34,4 +34,4 @@ export function explainTrial(reason: string, backend: string, driver: string): E
   return found?.({ backend, driver }) ?? { meaning: null, advice: `Try node-llama-cpp by itself (\`npx --no node-llama-cpp inspect gpu\`), and install it anew: \`npm install node-llama-cpp@${version}\`.` };
 }
 
-export const installLlama = `Install it beside Leasehold: \`npm install node-llama-cpp@${version}\`. Without it models of other engines run all the same.`;
+export const installLlama = `Install it beside Leasehold: \`npm install node-llama-cpp@${version}\`. Models of other engines run without it.`;

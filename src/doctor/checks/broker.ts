@@ -20,7 +20,7 @@ const runningCheck: Check = {
 };
 
 export function judgeBroker(seen: BrokerSeen, ourVersion: string, nowMs: number): Found {
-  if (seen.kind === 'none') return ok(seen.leftovers.length === 0 ? 'none runs on this state folder' : `none runs; ${seen.leftovers.join(', ')} was left by one that was killed, and the next start takes it over`);
+  if (seen.kind === 'none') return ok(seen.leftovers.length === 0 ? 'none runs on this state folder' : `none runs; one that was killed has left ${seen.leftovers.slice(0, 4).join(', ')}${seen.leftovers.length > 4 ? ', …' : ''}, which the next start removes`);
   const pid = seen.pid === null ? '' : `pid ${String(seen.pid)}`;
   const since = seen.since === null ? '' : `since ${seen.since} (${formatMs(Math.max(0, nowMs - Date.parse(seen.since)))})`;
   const who = [pid, since].filter((text) => text !== '').join(', ');

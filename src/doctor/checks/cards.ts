@@ -2,10 +2,12 @@
 import { defaultReserveBytes, normaliseDevice, type Reading } from '../../../broker/devices/index.js';
 import { formatBytes } from '../../cli/terminal/size-format.js';
 import { driverAdvice } from '../advice/driver.js';
+import { nvidiaSmiCommand } from '../../../broker/devices/platform.js';
 import type { Check } from '../check.js';
-import { assess, notApplicable, problem, warning, type Fault, type Found } from '../finding.js';
+import { assess, notApplicable, ok, problem, warning, type Fault, type Found } from '../finding.js';
 import type { Machine } from '../machine/machine.js';
 import { parseSettings, settingsQuery, type CardSettings } from '../machine/nvidia-settings.js';
+import { parseXids, type Xid } from '../machine/xid.js';
 import type { BrokerSeen } from '../running-broker.js';
 import { cardsDeadlineMs } from '../scene.js';
 import { bestReading, type CardSeen } from '../survey.js';
@@ -80,7 +82,7 @@ const settingsCheck: Check = {
   async run(scene) {
     const smi = (await scene.rungs()).find(({ truth }) => truth === 'nvidia-smi');
     if (smi?.works !== true) return notApplicable('nvidia-smi shows no card');
-    const outcome = await scene.machine.run('nvidia-smi', [`--query-gpu=${settingsQuery}`, '--format=csv,noheader,nounits']);
+    const outcome = await scene.machine.run(nvidiaSmiCommand(scene.machine.platform) ?? 'nvidia-smi', [`--query-gpu=${settingsQuery}`, '--format=csv,noheader,nounits']);
     const cards = outcome.kind === 'ended' ? parseSettings(outcome.stdout) : [];
     if (cards.length === 0) return warning('they could not be read', driverAdvice(outcome.kind === 'ended' ? outcome.stderr : outcome.kind));
     return judgeSettings(cards);
@@ -99,4 +101,24 @@ export function judgeSettings(cards: readonly CardSettings[]): Found {
   }));
 }
 
-export const cardChecks: readonly Check[] = [cardsCheck, settingsCheck];
+/** Since the machine was started, as far as the kernel's log goes back and this user may read it. */
+const xidCheck: Check = {
+  id: 'cards.xid',
+  title: 'Errors of the driver',
+  deadlineMs: cardsDeadlineMs,
+  async run({ machine }) {
+    if ((await machine.readText('/proc/driver/nvidia/version')) === null) return notApplicable('no NVIDIA driver is loaded');
+    const outcome = await machine.run('dmesg', []);
+    if (outcome.kind !== 'ended' || outcome.exitCode !== 0) return notApplicable('this user may not read the kernel\'s log');
+    return judgeXids(parseXids(outcome.stdout));
+  },
+};
+
+export function judgeXids(xids: readonly Xid[]): Found {
+  if (xids.length === 0) return ok('no XID in the kernel\'s log');
+  const found = xids.map(({ code, slot, times, meaning }) => `XID ${String(code)} of ${slot}${times > 1 ? `, ${String(times)} times` : ''}: ${meaning}`).join('; ');
+  const advice = xids.some(({ ofCard }) => ofCard) ? 'Take load off the card, reset it or reboot; if they come back, look at heat and power, and have it replaced.' : 'They are of programs that were on the card, and not of the card: look which ended then.';
+  return xids.some(({ ofCard }) => ofCard) ? problem(found, advice) : warning(found, advice);
+}
+
+export const cardChecks: readonly Check[] = [cardsCheck, settingsCheck, xidCheck];

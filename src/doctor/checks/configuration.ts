@@ -92,7 +92,7 @@ const modelsCheck: Check = {
     const descriptions = await describeFiles(scene, models.map(([, model]) => model).filter(isGguf).map(({ source }) => pathOf(source)));
     const room: Room = { cards: await wantedCards(scene, options), hostBytes: (await machineMemory(scene.machine)).totalBytes };
     const engines = new Set(['llama', 'simulated', ...(options.engines ?? []).map(({ name }) => name)]);
-    return Promise.all(models.map(async ([name, model]) => ({ ...await judgeModel(model, descriptions.get(pathOf(model.source)) ?? null, room, engines), about: name, title: `Model ${name}` })));
+    return Promise.all(models.map(async ([name, model]) => ({ ...await judgeModel(model, isGguf(model) ? descriptions.get(pathOf(model.source)) ?? null : null, room, engines), about: name, title: `Model ${name}` })));
   },
 };
 

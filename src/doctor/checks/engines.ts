@@ -49,7 +49,7 @@ export async function tryAttach(attach: () => ReturnType<typeof attachWorker>, c
     return ok(`started and attached to a broker made for the moment in ${formatMs(attachMs)}${said === '' ? '' : ` (${said})`}`);
   } catch (error) {
     const { code, message, help } = LeaseholdError.from(error);
-    if (code === 'engine_missing') return warning(message, installLlama);
+    if (code === 'engine_missing') return missingLlama(message);
     return problem(`it does not start: ${message}`, code === 'spawn_failed' ? `See that \`${command}\` is there, may be executed and starts by hand. ${help}` : help);
   }
 }
@@ -97,6 +97,8 @@ async function tryCard(scene: Scene, card: CardSeen, driver: string): Promise<Fo
   for (const backend of backendsFor(card, scene.machine.platform.name)) {
     const found = judgeTrial(await runTrial(scene, backend, card.description?.visibility ?? {}), backend, driver);
     if (found.verdict === 'ok') return afterFailures(found, failed);
+    // Without the engine no backend is any better.
+    if (found.verdict === 'warning') return found;
     failed.push(found);
   }
   return { verdict: 'problem', found: failed.map((each) => each.found).join('; '), advice: `${failed[0]?.advice ?? ''} Until then nothing of llama.cpp runs on this card.` };
@@ -127,10 +129,16 @@ export function judgeTrial(outcome: RunOutcome, backend: string, driver: string)
     const on = devices.length === 0 ? '' : ` on ${devices.join(', ')}`;
     return ok(`${backend}${on}: first token ${formatMs(firstTokenMs)} after the prompt (opened in ${formatMs(openMs)}, a tiny model loaded in ${formatMs(loadMs)}); node-llama-cpp ${version}, llama.cpp ${release}`);
   }
-  if (trial?.missing === true) return warning('node-llama-cpp is not installed', installLlama);
+  if (trial?.missing === true) return missingLlama(trial.reason);
   const reason = trial?.reason ?? deathOf(outcome);
   const { meaning, advice } = explainTrial(reason, backend, driver);
   return problem(`${backend}: ${meaning ?? reason}${meaning === null ? '' : ` (${reason})`}`, advice);
+}
+
+/** An optional part that is not there is no problem; one that is there and does not load is. */
+function missingLlama(reason: string): Found {
+  const isThere = !/Cannot find (package|module) '?node-llama-cpp/.test(reason);
+  return isThere ? problem(`node-llama-cpp does not load: ${reason}`, `Its installation is not whole. ${installLlama}`) : warning('node-llama-cpp is not installed', installLlama);
 }
 
 /** The line of JSON among whatever else was printed; null: it did not come to that. */

@@ -95,7 +95,7 @@ const bus: Check = {
     if (cards.length === 0) return notApplicable('no graphics card on it');
     const rungs = await scene.rungs();
     const found = cards.map(({ slot, maker, driver }) => `${maker} ${slot} (${driver ?? 'no driver'})`).join(', ');
-    return assess(found, [...cards.map(driverFault), hiddenFault('nvidia', cards, rungs), hiddenFault('amd', cards, rungs), await nodesFault(machine, cards)]);
+    return assess(found, [...cards.map(driverFault), hiddenFault('nvidia', cards, rungs), hiddenFault('amd', cards, rungs), ...await nodesFault(machine, cards)]);
   },
 };
 
@@ -116,11 +116,24 @@ function hiddenFault(maker: 'nvidia' | 'amd', cards: readonly PciCard[], rungs: 
   return { verdict: 'warning', says: `the driver has ${formatCount(driven, 'card')}, and ${String(shown)} can be read`, advice };
 }
 
-async function nodesFault(machine: Machine, cards: readonly PciCard[]): Promise<Fault | null> {
-  if (!cards.some(({ maker, driver }) => maker === 'nvidia' && driver === 'nvidia')) return null;
-  const nodes = await machine.names('/dev');
-  if (nodes.some((name) => /^nvidia\d+$/.test(name))) return nodes.includes('nvidia-uvm') ? null : { verdict: 'warning', says: '/dev/nvidia-uvm is not there', advice: 'CUDA needs it: `sudo modprobe nvidia_uvm`, or run `nvidia-modprobe -u`.' };
-  return { verdict: 'problem', says: 'there is no /dev/nvidia0', advice: 'In a container, start it with `--gpus all`; else run `sudo nvidia-modprobe`.' };
+/** A card is used through a file in /dev: in a container it may not be there, and it may be for some users alone. */
+async function nodesFault(machine: Machine, cards: readonly PciCard[]): Promise<readonly (Fault | null)[]> {
+  const drives = (driver: string): boolean => cards.some((card) => card.driver === driver);
+  const nvidia = (await machine.names('/dev')).filter((name) => /^nvidia(\d+|-uvm)$/.test(name));
+  const render = (await machine.names('/dev/dri')).filter((name) => /^renderD\d+$/.test(name)).map((name) => `dri/${name}`);
+  return [
+    !drives('nvidia') ? null : nvidia.every((name) => name === 'nvidia-uvm') ? { verdict: 'problem', says: 'there is no /dev/nvidia0', advice: 'In a container, start it with `--gpus all`; else run `sudo nvidia-modprobe`.' }
+      : nvidia.includes('nvidia-uvm') ? await useFault(machine, nvidia)
+        : { verdict: 'warning', says: '/dev/nvidia-uvm is not there', advice: 'CUDA needs it: run `sudo nvidia-modprobe -u`.' },
+    !drives('amdgpu') ? null : render.length === 0 ? { verdict: 'problem', says: 'there is no /dev/dri/renderD128', advice: 'In a container, start it with `--device /dev/kfd --device /dev/dri`.' } : await useFault(machine, render),
+  ];
+}
+
+async function useFault(machine: Machine, names: readonly string[]): Promise<Fault | null> {
+  for (const name of names) {
+    if (!(await machine.mayUse(`/dev/${name}`))) return { verdict: 'problem', says: `this user may not open /dev/${name}`, advice: 'Add the user to the groups that own it (`ls -l` tells; most often `video` and `render`) and log in anew.' };
+  }
+  return null;
 }
 
 /** With no card at all there is nothing to lease, and nothing wrong with that. */
@@ -131,7 +144,7 @@ const any: Check = {
   async run(scene) {
     const rungs = await scene.rungs();
     const working = rungs.filter(({ works }) => works).map(({ truth }) => truth);
-    if (working.length > 0) return ok(`${working.join(', then ')}`);
+    if (working.length > 0) return ok(working.join(', then '));
     return ok('none works here: models run on the CPU, where nothing is leased');
   },
 };

@@ -1,5 +1,6 @@
 /** The machine as the checks see it: files, environment, commands. Tests hand in folders and commands of their own. */
-import { readFile, readdir, readlink } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { access, readFile, readdir, readlink } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { runBounded, type RunOutcome } from '../../../broker/devices/bounded-run.js';
@@ -25,6 +26,8 @@ export interface Machine {
   names(path: string): Promise<readonly string[]>;
   /** What a symbolic link of the system points at; null when it is none. */
   linkTarget(path: string): Promise<string | null>;
+  /** True when this user may read and write a file of the system. */
+  mayUse(path: string): Promise<boolean>;
   /** Runs a tool to its end, bounded in time and output. */
   run(command: string, args: readonly string[], options?: RunOptions): Promise<RunOutcome>;
 }
@@ -57,6 +60,7 @@ export function createMachine(options: MachineOptions = {}): Machine {
     readText: (path) => orNull(readFile(join(root, path), 'utf8')),
     names: async (path) => (await orNull(readdir(join(root, path)))) ?? [],
     linkTarget: (path) => orNull(readlink(join(root, path))),
+    mayUse: (path) => access(join(root, path), constants.R_OK | constants.W_OK).then(() => true, () => false),
     run: (command, args, { env: given = {}, timeoutMs = runTimeoutMs } = {}) =>
       runBounded(command, args, cleanEnvironment(env, { ...(token === undefined ? {} : { [tokenName]: token }), ...given }), { timeoutMs, outputBytesMax }).outcome,
   };
