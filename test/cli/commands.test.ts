@@ -426,7 +426,7 @@ t.test('doctor', async (t) => {
     const { code, out } = await examined({ 'state.folder': 'warning', 'limits.cpu': 'not_applicable' });
     t.equal(code, 0, 'warnings are no failure');
     t.match(out, /^Leasehold \d+\.\d+\.\d+ looks at this machine; it changes nothing\n\nProgram\n {2}✓ Node\.js {17}seen program\.node\n/);
-    t.match(out, /\nState folder\n[^]*! Folder {18}seen state\.folder\n {26}→ Mend state\.folder\.\n[^]*\nRunning broker\n[^]*\nEngines\n/);
+    t.match(out, /\nState folder\n[^]*! Folder {18}seen state\.folder\n {28}→ Mend state\.folder\.\n[^]*\nRunning broker\n[^]*\nEngines\n/);
     t.match(out, /\nNo problem, 1 warning \(\d+ well, 1 not applicable; \d+ ms\)\n$/);
   });
 

@@ -92,7 +92,7 @@ t.test('a broker that runs is found and told, and neither it nor its folder is c
   try {
     const before = readdirSync(state).map((name) => [name, lstatSync(join(state, name)).mtimeMs]);
     const found = await findingBy(sceneOn(state), 'broker.running');
-    t.match(found, { verdict: 'warning', found: new RegExp(`^one runs: pid ${process.pid}, since 20.* version 0\\.0\\.1, 0 workers, 0 requests wait; it owns SIM-doctor-0 with 0 leased of 24\\.0 MiB; this command is version`), advice: /Start it anew/ });
+    t.match(found, { verdict: 'warning', found: new RegExp(`^one runs: pid ${process.pid}, since 20.* version 0\\.0\\.1, 0 workers, 0 requests waiting; it owns SIM-doctor-0 with 0 leased of 24\\.0 MiB; this command is version`), advice: /Start it anew/ });
     t.strictSame(readdirSync(state).map((name) => [name, lstatSync(join(state, name)).mtimeMs]), before);
     // Without the secret it cannot be asked, and that is told.
     const secret = readFileSync(stateNames(state).secretPath, 'utf8');

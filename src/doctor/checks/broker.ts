@@ -1,7 +1,7 @@
 /** A broker that runs already, and who else holds cards. */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { formatBytes, formatMs } from '../../cli/terminal/size-format.js';
+import { formatBytes, formatCount, formatMs } from '../../cli/terminal/size-format.js';
 import { version } from '../../version.js';
 import type { Check } from '../check.js';
 import { assess, notApplicable, ok, problem, type Fault, type Found } from '../finding.js';
@@ -30,7 +30,7 @@ export function judgeBroker(seen: BrokerSeen, ourVersion: string, nowMs: number)
   }
   const { ledger, answerMs } = seen;
   const cards = ledger.cards.map(({ device, totalBytes, leasedBytes }) => (totalBytes === 0 ? device : `${device} with ${formatBytes(leasedBytes)} leased of ${formatBytes(totalBytes)}`));
-  const found = `one runs: ${who}, version ${ledger.version ?? 'unknown'}, ${String(ledger.workers.length)} workers, ${String(ledger.waiting.length)} requests wait; it owns ${cards.join(', ') || 'no card'}`;
+  const found = `one runs: ${who}, version ${ledger.version ?? 'unknown'}, ${formatCount(ledger.workers.length, 'worker')}, ${formatCount(ledger.waiting.length, 'request')} waiting; it owns ${cards.join(', ') || 'no card'}`;
   const unread = ledger.cards.filter(({ missing }) => missing !== null);
   return assess(found, [
     ledger.version !== undefined && ledger.version !== ourVersion ? { verdict: 'warning', says: `this command is version ${ourVersion}`, advice: 'Start it anew with the version that is installed, once its calls are done.' } : null,
