@@ -24,6 +24,8 @@ export interface Dependencies {
 
 export interface CommandContext extends Dependencies {
   readonly options: CommonOptions;
+  /** The configuration, read once. */
+  readonly config: () => Promise<LoadedConfig>;
   readonly json: boolean;
   /** Colours of stdout. */
   readonly palette: Palette;
@@ -34,7 +36,16 @@ export interface CommandContext extends Dependencies {
 export function createContext(dependencies: Dependencies, options: CommonOptions): CommandContext {
   const { io } = dependencies;
   const colour = (isTerminal: boolean) => createPalette(options.color !== false && wantsColour(isTerminal, io.env));
-  return { ...dependencies, options, json: options.json ?? false, palette: colour(io.stdout.isTerminal), errorPalette: colour(io.stderr.isTerminal) };
+  let config: Promise<LoadedConfig> | null = null;
+  return {
+    ...dependencies, options, json: options.json ?? false, palette: colour(io.stdout.isTerminal), errorPalette: colour(io.stderr.isTerminal),
+    config: () => config ??= readConfig(io, options),
+  };
+}
+
+async function readConfig(io: Io, flags: CommonOptions): Promise<LoadedConfig> {
+  const { loadConfig } = await import('../config/index.js');
+  return loadConfig({ flags, env: io.env, cwd: io.cwd });
 }
 
 export interface OpenOptions {
@@ -53,9 +64,8 @@ export interface Opened {
 
 /** Reads the configuration and opens an orchestrator. Where none runs and one is needed, the error says how to start one. */
 export async function openOrchestrator(context: CommandContext, request: OpenOptions): Promise<Opened> {
-  const { io, options: flags } = context;
-  const { loadConfig } = await import('../config/index.js');
-  const config = await loadConfig({ flags, env: io.env, cwd: io.cwd });
+  const { options: flags } = context;
+  const config = await context.config();
   const broker = request.broker === 'auto' ? config.options.broker ?? 'auto' : request.broker;
   const wantsLog = request.logs === true || config.log.file !== null || flags.logLevel !== undefined;
   const log = wantsLog ? await openLog(context, config.log) : null;
@@ -120,6 +130,15 @@ export async function stoppable(context: CommandContext, work: (signal: AbortSig
   } finally {
     release();
   }
+}
+
+/**
+ * `stoppable`, for a command with a configuration. That is read first, and until then the system’s own way of ending a
+ * process serves: nothing is there yet to clean up, and while a large file is parsed no listener could be called.
+ */
+export async function stoppableOnceConfigured(context: CommandContext, work: (signal: AbortSignal) => Promise<number>): Promise<number> {
+  await context.config();
+  return stoppable(context, work);
 }
 
 /** Calls `use` with an orchestrator and closes it whatever happens. */

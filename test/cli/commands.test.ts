@@ -24,10 +24,11 @@ interface Run {
 }
 
 /** Starts a command line in an empty world. `refuse` is thrown instead of opening an orchestrator. */
-function start(args: readonly string[], settings: FakeSettings = {}, options: FakeIoOptions & { readonly refuse?: LeaseholdError } = {}): Run {
+function start(args: readonly string[], settings: FakeSettings = {}, options: FakeIoOptions & { readonly refuse?: LeaseholdError; readonly onOpen?: () => void } = {}): Run {
   const io = fakeIo({ cwd: work, ...options });
   const orchestrators: FakeOrchestrator[] = [];
   const createOrchestrator = async (given: OrchestratorOptions) => {
+    options.onOpen?.();
     if (options.refuse !== undefined) throw options.refuse;
     const fake = new FakeOrchestrator(given, settings);
     orchestrators.push(fake);
@@ -284,6 +285,17 @@ t.test('up', async (t) => {
     io.stop('SIGTERM');
     t.strictSame([await ended, fake?.closed], [0, true], 'being stopped is no failure');
     t.match(io.stdout.text, /Stopping: workers have 5\.0 s to end\. Ctrl-C again ends it at once\.\nStopped; every worker has ended\.\n$/);
+  });
+
+  t.test('takes no signals before its configuration is read: until then it ends as any process does', async (t) => {
+    for (const args of [['up'], ['run', 'tiny-facts', 'q'], ['ps'], ['evict', 'tiny-facts']]) {
+      const heard: [string, boolean][] = [];
+      const refuse = new LeaseholdError('broker_running', { path: 'x', pid: 1, started: 'now' });
+      const { io, ended } = start(args, {}, { refuse, onOpen: () => { heard.push(['opens', io.listensForStop]); } });
+      Object.defineProperty(io.env, 'LEASEHOLD_CONFIG', { get: () => { heard.push(['reads', io.listensForStop]); return config; } });
+      t.equal(await ended, 1);
+      t.strictSame([...new Set(heard.map(([what, listens]) => `${what} ${listens}`))], ['reads false', 'opens true'], args.join(' '));
+    }
   });
 
   t.test('logs a readable line on a terminal, above the line that says what it does, and nothing secret', async (t) => {

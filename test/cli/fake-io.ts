@@ -12,6 +12,8 @@ export interface FakeIo extends Io {
   readonly exits: number[];
   /** As if the user pressed Ctrl-C, or a service manager sent the signal. */
   stop(signal: StopSignal): void;
+  /** Whether a stop signal would be heard. */
+  readonly listensForStop: boolean;
   /** Resolves once stdout or stderr holds the text. */
   wrote(text: string): Promise<void>;
 }
@@ -54,6 +56,7 @@ export function fakeIo({ stdin = '', terminal = false, columns = 80, env = {}, c
       stopListeners.add(listener);
       return () => { stopListeners.delete(listener); };
     },
+    get listensForStop() { return stopListeners.size > 0; },
     exitNow(code) { this.exits.push(code); },
     stop(signal) { for (const listener of [...stopListeners]) listener(signal); },
     wrote: (text) => new Promise((resolve) => {

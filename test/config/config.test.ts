@@ -196,7 +196,33 @@ t.test('a file is refused with the line, the key and what is allowed there:', as
     const levels = Array.from({ length: 12 }, (_, level) => `l${level + 1}: &l${level + 1} [${Array(9).fill(`*l${level}`).join(', ')}]`);
     const error = await refusal(loadText(`l0: &l0 [x, x]\n${levels.join('\n')}\n`));
     t.equal(error.code, 'config_invalid');
-    t.match(error.details['reason'], /alias/);
+    t.match(error.details['reason'], /at most 200000 keys and values are read/);
+  });
+
+  t.test('more aliases than are followed, one that leads nowhere, one that leads to itself, each at its place', async (t) => {
+    const anchors = (count: number): string => Array.from({ length: count }, (_, index) => `m${index}: &a${index} {source: x}`).join(', ');
+    const uses = (count: number): string => Array.from({ length: count }, (_, index) => `n${index}: *a${index}`).join(', ');
+    const told = async (text: string): Promise<string | undefined> => (await refusal(loadText(text))).message.replace(/^.*: (?=line)/, '');
+    t.equal(Object.keys((await loadText(`models: {${anchors(100)}, ${uses(100)}}\n`)).options.models ?? {}).length, 200, 'a hundred are followed');
+    t.equal(await told(`models: {${anchors(101)}}\nmore: {${uses(101)}}\n`), `line 2, column ${`more: {${uses(100)}, n100: `.length + 1}: at most 100 aliases are followed.`);
+    t.equal(await told('devices: *cards\n'), 'line 1, column 10: there is no &cards before it.');
+    t.equal(await told('models: &a\n  m: *a\n'), 'line 2, column 6: &a would hold itself.');
+    t.equal(await told(`devices: [${'x, '.repeat(200_000)}x]\n`), 'line 1, column 600002: at most 200000 keys and values are read.');
+  });
+
+  t.test('what is wrong with thousands of models, in time that grows with their number alone', async (t) => {
+    const models = (count: number): string => `models:\n${Array.from({ length: count }, (_, index) => `  m${index}: { sorce: x }`).join('\n')}\n`;
+    const cpuMs = async (count: number): Promise<number> => {
+      const before = process.cpuUsage();
+      const error = await refusal(loadText(models(count)));
+      const { user } = process.cpuUsage(before);
+      t.match(error.details['more'], new RegExp(`^line 2, column 9 \\(models\\.m0\\.sorce\\): unknown key.*did you mean source\\?\n[^]*\nand ${2 * count - 21} more$`));
+      return user / 1_000;
+    };
+    // Compiles what is compiled once.
+    await cpuMs(20);
+    const [few, many] = [await cpuMs(500), await cpuMs(10_000)];
+    t.ok(many < 20 * few * 5, `twenty times as many took ${(many / few).toFixed(0)} times as long, not four hundred`);
   });
 
   t.test('a file that cannot be read, is no file, is too large or is not text', async (t) => {

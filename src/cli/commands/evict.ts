@@ -1,6 +1,6 @@
 /** `leasehold evict`: puts a model away and says how many bytes came back. */
 import { duration } from '../arguments.js';
-import { stoppable, type CommandContext } from '../context.js';
+import { stoppableOnceConfigured, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
 import { createStatusLine, noStatusLine } from '../terminal/progress.js';
@@ -21,7 +21,7 @@ export async function evict(context: CommandContext, args: readonly unknown[], o
   const reference = modelReference(written, context.io.cwd);
   const deadlineMs = duration(options.deadline, '--deadline');
   const { io, json } = context;
-  return stoppable(context, async (signal) => withModel(context, reference, async (orchestrator, model) => {
+  return stoppableOnceConfigured(context, async (signal) => withModel(context, reference, async (orchestrator, model) => {
     const status = json ? noStatusLine : createStatusLine(io.stderr, context.errorPalette);
     // What is refused, or done at once, has waited for nothing.
     const waits = setTimeout(() => { status.show(`waiting for the calls of ${model} to end and its bytes to be free`, null); }, waitShownMs);

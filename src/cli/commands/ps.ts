@@ -1,7 +1,7 @@
 /** `leasehold ps`: the ledger of a running broker, once or again and again. */
 import type { LedgerState, Orchestrator } from '../../orchestrator/types.js';
 import { duration } from '../arguments.js';
-import { stoppable, withOrchestrator, type CommandContext } from '../context.js';
+import { stoppableOnceConfigured, withOrchestrator, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
 import { LiveArea } from '../terminal/live-area.js';
@@ -17,7 +17,7 @@ const defaultIntervalMs = 1_000;
 
 export async function ps(context: CommandContext, _args: readonly unknown[], options: PsOptions): Promise<number> {
   const intervalMs = duration(options.interval, '--interval', 100) ?? defaultIntervalMs;
-  return stoppable(context, async (signal) => withOrchestrator(context, { broker: 'attach' }, async ({ orchestrator }) => {
+  return stoppableOnceConfigured(context, async (signal) => withOrchestrator(context, { broker: 'attach' }, async ({ orchestrator }) => {
     if (options.watch === true) await watch(context, orchestrator, intervalMs, signal);
     else show(context, await orchestrator.ledger(), orchestrator);
     return exitCodes.done;

@@ -4,7 +4,7 @@ import type { OrchestratorOptions } from '../../orchestrator/options.js';
 import { tinyModels } from '../../orchestrator/shipped-models.js';
 import type { GenerateInput, GenerateOptions, Orchestrator } from '../../orchestrator/types.js';
 import { decimal, duration, seed, wholeNumber } from '../arguments.js';
-import { stoppable, withOrchestrator, type CommandContext } from '../context.js';
+import { stoppableOnceConfigured, withOrchestrator, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
 import { writeJson } from '../report.js';
 import { createStatusLine, noStatusLine } from '../terminal/progress.js';
@@ -34,7 +34,7 @@ export async function run(context: CommandContext, args: readonly unknown[], opt
   const sampling = samplingOf(options);
   const contextTokens = wholeNumber(options.context, '--context', 1, 16_777_216);
   const model = modelReference(reference, context.io.cwd);
-  return stoppable(context, async (signal) => {
+  return stoppableOnceConfigured(context, async (signal) => {
     const prompt = await readPrompt(context, words, signal);
     const input = inputOf(prompt, options);
     let name = reference;

@@ -2,7 +2,7 @@
 import { LeaseholdError, defaultLimits } from '../../../protocol/index.js';
 import type { OrchestratorOptions } from '../../orchestrator/options.js';
 import type { LedgerState, Orchestrator } from '../../orchestrator/types.js';
-import { openOrchestrator, stoppable, type CommandContext } from '../context.js';
+import { openOrchestrator, stoppableOnceConfigured, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
 import { reportError, writeJson, writeLine } from '../report.js';
 import { createStatusLine, noStatusLine } from '../terminal/progress.js';
@@ -12,7 +12,7 @@ import { createNames } from '../views/names.js';
 import { describeStage } from './stage-text.js';
 
 export async function up(context: CommandContext): Promise<number> {
-  const code = await stoppable(context, async (signal) => {
+  const code = await stoppableOnceConfigured(context, async (signal) => {
     const { orchestrator, config } = await openOrchestrator(context, { broker: 'own', logs: true, adjust: withoutPreloads });
     try {
       tell(context, await orchestrator.ledger(), orchestrator, config.path);

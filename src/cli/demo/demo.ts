@@ -6,7 +6,7 @@ import { tinyModelNames } from '../../orchestrator/shipped-models.js';
 import type { OrchestratorOptions } from '../../orchestrator/options.js';
 import type { Orchestrator } from '../../orchestrator/types.js';
 import { logLevels } from '../../config/written.js';
-import { openLog, stoppable, type CommandContext } from '../context.js';
+import { openLog, stoppableOnceConfigured, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
 import { Conversation } from './converse.js';
 import { JsonView } from './json-view.js';
@@ -22,7 +22,7 @@ import type { DemoView } from './view.js';
 const minimumResidencyMs = 250;
 
 export async function demo(context: CommandContext): Promise<number> {
-  return stoppable(context, async (signal) => {
+  return stoppableOnceConfigured(context, async (signal) => {
     const folder = await mkdtemp(join(tmpdir(), 'leasehold-demo-'));
     try {
       return await run(context, folder, signal);
