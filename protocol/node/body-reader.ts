@@ -15,9 +15,10 @@ export interface BodyReaderEvents {
 export class BodyReader {
   readonly #decoder: FrameDecoder;
   readonly #events: BodyReaderEvents;
-  /** Bodies that came in one chunk with the one at which reading was stopped. */
-  #backlog: Uint8Array[] = [];
-  #state: 'reading' | 'paused' | 'stopped' = 'reading';
+  /** Bodies that have come, and the first of them that was not handed out. */
+  #bodies: Uint8Array[] = [];
+  #next = 0;
+  #state: 'reading' | 'yielding' | 'paused' | 'stopped' = 'reading';
 
   constructor(bodyBytesMax: number, events: BodyReaderEvents) {
     this.#decoder = new FrameDecoder(bodyBytesMax);
@@ -28,34 +29,50 @@ export class BodyReader {
     return this.#state === 'reading';
   }
 
+  get paused(): boolean {
+    return this.#state === 'paused';
+  }
+
   setBodyBytesMax(bytes: number): void {
     this.#decoder.setBodyBytesMax(bytes);
   }
 
   push(chunk: Uint8Array): void {
     if (this.#state === 'stopped') return;
-    const bodies = this.#decoder.push(chunk);
-    if (this.#state === 'paused') this.#backlog.push(...bodies);
-    else this.#handOut(bodies);
+    for (const body of this.#decoder.push(chunk)) this.#bodies.push(body);
+    this.#handOut();
   }
 
   pause(): void {
-    if (this.#state === 'reading') this.#state = 'paused';
+    if (this.#state !== 'stopped') this.#state = 'paused';
+  }
+
+  /**
+   * What is handed out next comes after everything that promises settled by now
+   * lead to: who awaits an answer acts on it before whoever hears what was sent
+   * after it. Within this turn of the loop, so that no tick comes between.
+   */
+  yield(): void {
+    if (this.#state !== 'reading') return;
+    this.#state = 'yielding';
+    // From within a microtask: a tick asked for there comes when no microtask is left, however long their chain.
+    queueMicrotask(() => process.nextTick(() => { if (this.#state === 'yielding') this.#resume(); }));
   }
 
   /** Hands out what was held back first. */
   resume(): void {
-    if (this.#state !== 'paused') return;
-    this.#state = 'reading';
-    const bodies = this.#backlog;
-    this.#backlog = [];
-    this.#handOut(bodies);
+    if (this.#state === 'paused') this.#resume();
+  }
+
+  /** Hands out what there is, because nothing more will come; what is paused again by it stays. */
+  flush(): void {
+    if (this.#state !== 'stopped') this.#resume();
   }
 
   /** For good: nothing is handed out any more. */
   stop(): void {
     this.#state = 'stopped';
-    this.#backlog = [];
+    this.#forget();
   }
 
   /** How the stream ended, to be asked at its end. */
@@ -63,15 +80,21 @@ export class BodyReader {
     return this.#decoder.end();
   }
 
-  #handOut(bodies: readonly Uint8Array[]): void {
-    for (let index = 0; index < bodies.length; index++) {
-      // Looked at anew each time: handing one out may change it.
-      if (!this.reading) {
-        if (this.#state === 'paused') this.#backlog = [...bodies.slice(index), ...this.#backlog];
-        return;
-      }
-      this.#events.onBody(bodies[index] as Uint8Array);
-    }
+  #resume(): void {
+    this.#state = 'reading';
+    this.#handOut();
+  }
+
+  #handOut(): void {
+    // Looked at anew each time: handing one out may change it, and may hand out those after it.
+    while (this.reading && this.#next < this.#bodies.length) this.#events.onBody(this.#bodies[this.#next++] as Uint8Array);
+    if (this.#next < this.#bodies.length) return;
+    this.#forget();
     if (this.reading && this.#decoder.fault !== null) this.#events.onFault(this.#decoder.fault);
+  }
+
+  #forget(): void {
+    this.#bodies = [];
+    this.#next = 0;
   }
 }

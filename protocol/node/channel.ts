@@ -149,7 +149,7 @@ class StreamChannel<P extends Plane> implements Channel<P> {
   resume(): void {
     this.#reader.resume();
     // A handler may have stopped it again.
-    if (this.#reader.reading) this.#stream.resume();
+    if (!this.#reader.paused) this.#stream.resume();
   }
 
   end(): void {
@@ -210,6 +210,7 @@ class StreamChannel<P extends Plane> implements Channel<P> {
     if (this.#asked.rule(id)?.final.has(message.type) === true) this.#advanceOnAnswer(message);
     const outcome = this.#asked.answer(id, message);
     if (outcome === 'stray') this.#stray(message);
+    else if (outcome !== 'interim') this.#reader.yield();
   }
 
   #takeRequest(message: MessageOn<P> & { readonly id: number }, rule: MessageRule): void {
@@ -338,7 +339,7 @@ class StreamChannel<P extends Plane> implements Channel<P> {
 
   #streamClosed(reason: string): void {
     // What came before the end counts, also when reading was stopped, however often it is stopped again.
-    while (this.open && !this.#reader.reading) this.#reader.resume();
+    while (this.open && !this.#reader.reading) this.#reader.flush();
     if (this.open) this.#finish(this.#lost(reason));
     this.#tellClosed();
   }

@@ -324,6 +324,25 @@ for (const carrier of carriers) {
       t.strictSame(broker.received.map((message) => (message as { message?: string }).message), Array.from({ length: 8 }, (_, part) => String(part)));
     });
 
+    t.test('what was sent after an answer is heard after whoever awaited the answer, however far away', async (t) => {
+      const [broker, worker] = await greeted(t, carrier);
+      const heard: string[] = [];
+      const ended = promise<void>();
+      const away = async (asked: Promise<unknown>): Promise<unknown> => { await null; const answer = await asked; await null; return answer; };
+      worker.onMessage = (message) => {
+        if (message.type !== 'drain') return;
+        // All in one chunk, and then the end of it.
+        worker.channel.send({ type: 'ok', id: message.id });
+        worker.channel.send({ type: 'in_use', seq: message.id, lease: 'b-l1', model: 'm', inFlight: 0, queued: 0 });
+        if (message.id === 3) worker.channel.end();
+      };
+      broker.onMessage = (message) => { heard.push(`in_use ${'seq' in message ? message.seq : ''}`); };
+      void broker.closed.then(() => { heard.push('closed'); ended.resolve(); });
+      for (const id of [1, 2, 3]) void away(away(broker.channel.request({ type: 'drain' }, { timeoutMs: 10_000 }))).then(() => { heard.push(`answer ${id}`); });
+      await ended.promise;
+      t.strictSame(heard, ['answer 1', 'in_use 1', 'answer 2', 'in_use 2', 'answer 3', 'in_use 3', 'closed']);
+    });
+
     t.test('a reader that pauses gets everything later, in order; requests to it are not lost', async (t) => {
       const [broker, worker] = await greeted(t, carrier);
       let paused = false;
