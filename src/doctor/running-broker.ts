@@ -17,7 +17,10 @@ export type BrokerSeen =
   | { readonly kind: 'unreachable'; readonly pid: number | null; readonly since: string | null; readonly reason: string };
 
 /** Older brokers do not say their version. */
-export type BrokerLedger = LedgerState & { readonly version?: string };
+export interface BrokerLedger extends LedgerState {
+  readonly version?: string;
+  readonly workers: readonly (LedgerState['workers'][number] & { readonly versions?: Readonly<Record<string, string>> | null })[];
+}
 
 const textBytesMax = 16 * 1024;
 

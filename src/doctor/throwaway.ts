@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { SimulatedCard, simulatedDevice } from '../../broker/devices/index.js';
 import { createBroker, type EngineCommand } from '../../broker/shell/index.js';
 import { connectBroker } from '../client/index.js';
-import type { LedgerState } from '../orchestrator/types.js';
+import type { BrokerLedger } from './running-broker.js';
 
 /** No real card is shown to the worker: nobody has leased one to it. */
 const hideCards: Readonly<Record<string, string>> = {
@@ -37,7 +37,7 @@ export async function attachWorker(engine: EngineCommand, timeoutMs: number, sig
       const beganMs = performance.now();
       await session.place({ model: 'doctor', engine: engine.name, estimateBytes: null, deadlineMs: timeoutMs, signal });
       const attachMs = Math.round(performance.now() - beganMs);
-      const { workers } = await session.ledger<LedgerState & { readonly workers: readonly { readonly versions?: Readonly<Record<string, string>> | null }[] }>();
+      const { workers } = await session.ledger<BrokerLedger>();
       return { attachMs, versions: workers[0]?.versions ?? {} };
     } finally {
       await broker.close();

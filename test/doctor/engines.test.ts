@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import t from 'tap';
 import { tinyModels } from '../../src/orchestrator/shipped-models.js';
 import { judgeModel, type Room } from '../../src/doctor/checks/configuration.js';
-import { judgeTrial, tryAttach } from '../../src/doctor/checks/engines.js';
+import { judgeTrial, ownedBy, tryAttach } from '../../src/doctor/checks/engines.js';
+import type { BrokerSeen } from '../../src/doctor/running-broker.js';
 import { attachWorker } from '../../src/doctor/throwaway.js';
 import { engineCommands } from '../../src/orchestrator/engines.js';
 import type { RunOutcome } from '../../broker/devices/bounded-run.js';
@@ -139,6 +140,10 @@ t.test('cards are tried as their worker would be, best backend first', async (t)
   t.match(await tried('missing', 'console.log(JSON.stringify({ ran: false, missing: true, reason: "Cannot find package \'node-llama-cpp\'" }));'), { verdict: 'warning', found: 'node-llama-cpp is not installed' });
   t.match(await tried('full', 'process.exit(9);', 23.5 * gibibyte), { verdict: 'warning', found: /not tried: 512\.0 MiB are free/ });
   t.match(await findingBy(fixtureScene(join(folder, 'no-card')), 'engines.llama.cards'), { verdict: 'not_applicable' });
+  const broker = { kind: 'running', ledger: { cards: [{ device: first }], processes: [{ generation: 'w1', devices: [first] }, { generation: 'w2', devices: ['GPU-2'] }], workers: [{ generation: 'w1', engine: 'llama', versions: { backend: 'cuda' } }, { generation: 'w2', engine: 'llama' }] } } as unknown as BrokerSeen;
+  t.match(ownedBy(broker, first), { verdict: 'not_applicable', found: /^not tried, since a running broker owns it.*; there run llama \(backend cuda\)$/ });
+  t.equal(ownedBy(broker, 'GPU-2'), null);
+  t.equal(ownedBy({ kind: 'none', leftovers: [] }, first), null);
 });
 
 t.test('the worker\'s own program makes a token on the CPU', async (t) => {

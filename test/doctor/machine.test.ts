@@ -31,6 +31,8 @@ t.test('program', async (t) => {
   t.match(judgeNode({ ...process.versions, node: '20.19.9' }, '>=20.20'), { verdict: 'problem' });
   t.match(judgeNode({ ...process.versions, node: '20.20.0' }, '>=20.20'), { verdict: 'ok' });
   t.match(judgeNode({ ...process.versions, node: '24.1.0', electron: '40.0.0' }, '>=20.20'), { verdict: 'ok', found: /Electron 40/ });
+  t.match(judgeNode({ ...process.versions, node: '20.20.0' }, '>=20.20', '--inspect=9229'), { verdict: 'warning', found: /NODE_OPTIONS --inspect=9229; every worker/ });
+  t.match(judgeNode({ ...process.versions, node: '20.20.0' }, '>=20.20', '--max-old-space-size=512'), { verdict: 'ok', found: /NODE_OPTIONS --max/ });
   t.strictSame([isOlder('1.2.3', '1.2.3'), isOlder('1.10.0', '1.9'), isOlder('2.0', '2.0.1')], [false, false, true]);
 
   const packageRoot = join(t.testdir(), 'package');

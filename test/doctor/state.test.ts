@@ -92,7 +92,7 @@ t.test('a broker that runs is found and told, and neither it nor its folder is c
   try {
     const before = readdirSync(state).map((name) => [name, lstatSync(join(state, name)).mtimeMs]);
     const found = await findingBy(sceneOn(state), 'broker.running');
-    t.match(found, { verdict: 'warning', found: new RegExp(`^one runs: pid ${process.pid}, since 20.* version 0\\.0\\.1, 0 workers, 0 requests waiting; it owns SIM-doctor-0 with 0 leased of 24\\.0 MiB; this command is version`), advice: /Start it anew/ });
+    t.match(found, { verdict: 'warning', found: new RegExp(`^one runs: pid ${process.pid}, since 20.* version 0\\.0\\.1, 0 workers, 0 requests waiting; it owns SIM-doctor-0 with 0 leased of 24\\.0 MiB; \\d+ of \\d+ files open; this command is version`), advice: /Start it anew/ });
     t.strictSame(readdirSync(state).map((name) => [name, lstatSync(join(state, name)).mtimeMs]), before);
     // Without the secret it cannot be asked, and that is told.
     const secret = readFileSync(stateNames(state).secretPath, 'utf8');
@@ -133,6 +133,7 @@ t.test('a broker that answers slowly, or cannot read a card', async (t) => {
   const seen = { kind: 'running', pid: 7, since: '2026-01-01T00:00:00.000Z', ledger, answerMs: 4_000 } as unknown as Parameters<typeof judgeBroker>[0];
   const found = judgeBroker(seen, '1', Date.parse('2026-01-01T01:00:00.000Z'));
   t.match(found, { verdict: 'problem', found: /since 2026-01-01T00:00:00\.000Z \(1 h 00 m\).*took 4\.0 s to answer; it cannot read GPU-1 \(timed_out for 5\.0 s\)/ });
+  t.match(judgeBroker(seen, '1', 0, { open: 900, limit: 1_024 }), { found: /900 of 1024 files open;.*few are left/, advice: /LimitNOFILE/ });
 });
 
 t.test('cards that another broker of this user owns', async (t) => {

@@ -6,6 +6,8 @@ import { version } from '../../version.js';
 import type { Check } from '../check.js';
 import { assess, notApplicable, ok, problem, type Fault, type Found } from '../finding.js';
 import { lockHolder, readHeldLocks } from '../locks.js';
+import type { Machine } from '../machine/machine.js';
+import { readProcessLimits } from '../machine/process-limits.js';
 import { parseSignature, readSmall, type BrokerSeen } from '../running-broker.js';
 
 /** It answers at once, or something keeps its loop busy. */
@@ -15,11 +17,27 @@ const runningCheck: Check = {
   id: 'broker.running',
   title: 'Here',
   async run(scene) {
-    return judgeBroker(await scene.broker(), version(), Date.now());
+    const seen = await scene.broker();
+    return judgeBroker(seen, version(), Date.now(), seen.kind === 'running' && seen.pid !== null ? await readDescriptors(scene.machine, seen.pid) : null);
   },
 };
 
-export function judgeBroker(seen: BrokerSeen, ourVersion: string, nowMs: number): Found {
+interface Descriptors {
+  readonly open: number;
+  readonly limit: number;
+}
+
+/** Beyond this share of what it may open it is about to refuse sessions. */
+const fullShare = 0.8;
+
+/** Null: not shown here, not ours to look into, or unlimited. */
+async function readDescriptors(machine: Machine, pid: number): Promise<Descriptors | null> {
+  const [names, limits] = [await machine.names(`/proc/${String(pid)}/fd`), await readProcessLimits(machine, pid)];
+  const limit = limits?.get('Max open files')?.soft ?? null;
+  return names.length === 0 || limit === null ? null : { open: names.length, limit };
+}
+
+export function judgeBroker(seen: BrokerSeen, ourVersion: string, nowMs: number, files: Descriptors | null = null): Found {
   if (seen.kind === 'none') return ok(seen.leftovers.length === 0 ? 'none runs on this state folder' : `none runs; one that was killed has left ${seen.leftovers.slice(0, 4).join(', ')}${seen.leftovers.length > 4 ? ', …' : ''}, which the next start removes`);
   const pid = seen.pid === null ? '' : `pid ${String(seen.pid)}`;
   const since = seen.since === null ? '' : `since ${seen.since} (${formatMs(Math.max(0, nowMs - Date.parse(seen.since)))})`;
@@ -30,11 +48,12 @@ export function judgeBroker(seen: BrokerSeen, ourVersion: string, nowMs: number)
   }
   const { ledger, answerMs } = seen;
   const cards = ledger.cards.map(({ device, totalBytes, leasedBytes }) => (totalBytes === 0 ? device : `${device} with ${formatBytes(leasedBytes)} leased of ${formatBytes(totalBytes)}`));
-  const found = `one runs: ${who}, version ${ledger.version ?? 'unknown'}, ${formatCount(ledger.workers.length, 'worker')}, ${formatCount(ledger.waiting.length, 'request')} waiting; it owns ${cards.join(', ') || 'no card'}`;
+  const found = `one runs: ${who}, version ${ledger.version ?? 'unknown'}, ${formatCount(ledger.workers.length, 'worker')}, ${formatCount(ledger.waiting.length, 'request')} waiting; it owns ${cards.join(', ') || 'no card'}${files === null ? '' : `; ${String(files.open)} of ${String(files.limit)} files open`}`;
   const unread = ledger.cards.filter(({ missing }) => missing !== null);
   return assess(found, [
     ledger.version !== undefined && ledger.version !== ourVersion ? { verdict: 'warning', says: `this command is version ${ourVersion}`, advice: 'Start it anew with the version that is installed, once its calls are done.' } : null,
     answerMs > slowAnswerMs ? { verdict: 'warning', says: `it took ${formatMs(answerMs)} to answer`, advice: 'The machine is overloaded, or the process that embeds it blocks its own loop.' } : null,
+    files !== null && files.open > files.limit * fullShare ? { verdict: 'warning', says: 'few are left', advice: 'Raise its limit (LimitNOFILE= in its unit), or find which sessions are never closed: `leasehold ps`.' } : null,
     ...unread.map(({ device, missing }): Fault => ({ verdict: 'problem', says: `it cannot read ${device} (${missing?.reading ?? 'unknown'} for ${formatMs(missing?.sinceMs ?? 0)})`, advice: 'Nothing is granted on such a card until it can be read: see the cards below.' })),
   ]);
 }

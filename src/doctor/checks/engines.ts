@@ -10,6 +10,7 @@ import { formatBytes, formatMs } from '../../cli/terminal/size-format.js';
 import { explainTrial, installLlama } from '../advice/llama.js';
 import type { Check } from '../check.js';
 import { assess, notApplicable, ok, problem, warning, type Found } from '../finding.js';
+import type { BrokerSeen } from '../running-broker.js';
 import type { Scene } from '../scene.js';
 import { bestReading, type CardSeen } from '../survey.js';
 import { attachWorker } from '../throwaway.js';
@@ -45,8 +46,7 @@ const attachCheck: Check = {
 export async function tryAttach(attach: () => ReturnType<typeof attachWorker>, command: string): Promise<Found> {
   try {
     const { attachMs, versions } = await attach();
-    const said = Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(', ');
-    return ok(`started and attached to a broker made for the moment in ${formatMs(attachMs)}${said === '' ? '' : ` (${said})`}`);
+    return ok(`started and attached to a broker made for the moment in ${formatMs(attachMs)}${versionsText(versions)}`);
   } catch (error) {
     const { code, message, help } = LeaseholdError.from(error);
     if (code === 'engine_missing') return missingLlama(message);
@@ -76,17 +76,30 @@ const cardsCheck: Check = {
     const cards = (await scene.cards()).filter(({ description }) => description?.kind === 'gpu');
     if (cards.length === 0) return notApplicable('no card that can be read');
     const broker = await scene.broker();
-    const owned = new Set(broker.kind === 'running' ? broker.ledger.cards.map(({ device }) => device) : []);
     const driver = (await scene.rungs()).map((rung) => (rung.works ? rung.found.driver : null)).find((text) => text !== null) ?? 'unknown';
     const found: Found[] = [];
     for (const card of cards) {
       if (signal.aborted) break;
-      const seen = owned.has(card.device) ? notApplicable('not tried: a running broker owns it, and what it takes there is leased') : await tryCard(scene, card, driver);
+      const seen = ownedBy(broker, card.device) ?? await tryCard(scene, card, driver);
       found.push({ ...seen, about: card.device, title: `llama.cpp on ${card.name}` });
     }
     return found;
   },
 };
+
+/** A card that a running broker owns is left alone: what a trial takes there would be nobody's lease. Null: none owns it. */
+export function ownedBy(broker: BrokerSeen, device: string): Found | null {
+  if (broker.kind !== 'running' || !broker.ledger.cards.some((card) => card.device === device)) return null;
+  const there = new Set(broker.ledger.processes.filter(({ devices }) => devices.includes(device)).map(({ generation }) => generation));
+  const workers = broker.ledger.workers.filter(({ generation }) => there.has(generation)).map(({ engine, versions }) => `${engine}${versionsText(versions)}`);
+  const runs = workers.length === 0 ? 'no worker of it is there now' : `there run ${[...new Set(workers)].join(', ')}`;
+  return notApplicable(`not tried, since a running broker owns it and nobody has leased what a trial takes; ${runs}`);
+}
+
+function versionsText(versions: Readonly<Record<string, string>> | null | undefined): string {
+  const said = Object.entries(versions ?? {}).map(([name, version]) => `${name} ${version}`).join(', ');
+  return said === '' ? '' : ` (${said})`;
+}
 
 async function tryCard(scene: Scene, card: CardSeen, driver: string): Promise<Found> {
   const reading = bestReading(card);

@@ -22,16 +22,19 @@ const nodeCheck: Check = {
   title: 'Node.js',
   async run(scene) {
     const { engines } = await readPackage(scene);
-    return judgeNode(process.versions, engines.node);
+    return judgeNode(process.versions, engines.node, scene.machine.env['NODE_OPTIONS'] ?? '');
   },
 };
 
-/** `wanted` is `>=` and a version, as in package.json. */
-export function judgeNode(versions: NodeJS.ProcessVersions, wanted: string): Found {
+/** `wanted` is `>=` and a version, as in package.json. `options`: NODE_OPTIONS, which every worker inherits. */
+export function judgeNode(versions: NodeJS.ProcessVersions, wanted: string, options = ''): Found {
   const electron = versions['electron'] === undefined ? '' : `, in Electron ${versions['electron']}`;
-  const found = `${versions.node}${electron}, libuv ${versions.uv}`;
+  const found = `${versions.node}${electron}, libuv ${versions.uv}${options === '' ? '' : `, NODE_OPTIONS ${options}`}`;
   const least = wanted.replace('>=', '');
-  return isOlder(versions.node, least) ? problem(found, `Install Node.js ${least} or newer: nothing is tested below it.`) : ok(found);
+  return assess(found, [
+    isOlder(versions.node, least) ? { verdict: 'problem', says: '', advice: `Install Node.js ${least} or newer: nothing is tested below it.` } : null,
+    /--inspect|--require|--import|-r /.test(options) ? { verdict: 'warning', says: 'every worker and helper inherits that', advice: 'Unset NODE_OPTIONS for the broker: a debugger\'s port is for one process, and what is loaded into each costs each its start.' } : null,
+  ]);
 }
 
 const platformCheck: Check = {
