@@ -1,6 +1,8 @@
 /** Configuration and engines: what a user wrote, and whether what it names can be started. */
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { tinyModels } from '../../src/orchestrator/shipped-models.js';
 import { judgeModel, type Room } from '../../src/doctor/checks/configuration.js';
@@ -100,7 +102,8 @@ t.test('workers start and attach to a broker made for the moment', async (t) => 
 t.test('one token of llama.cpp, or why there is none', async (t) => {
   const ran = { ran: true, version: '3.21.1', release: 'b1', devices: ['NVIDIA H200'], openMs: 900, loadMs: 30, firstTokenMs: 12.3 };
   t.match(judgeTrial(ended({ stdout: `noise\n${JSON.stringify(ran)}\n` }), 'cuda', '580'), { verdict: 'ok', found: 'cuda on NVIDIA H200: first token 12 ms after the prompt (opened in 900 ms, a tiny model loaded in 30 ms); node-llama-cpp 3.21.1, llama.cpp b1' });
-  const abort = 'CUDA error: the provided PTX was compiled with an unsupported toolchain.\n/home/x/llama.cpp/ggml/src/ggml-cuda/ggml-cuda.cu:98: CUDA error';
+  // As an H200 with driver 580.159 ends it, backtrace and all.
+  const abort = 'ggml_cuda_compute_forward: RMS_NORM failed\nCUDA error: the provided PTX was compiled with an unsupported toolchain.\n/home/x/llama.cpp/ggml/src/ggml-cuda/ggml-cuda.cu:98: CUDA error';
   t.match(judgeTrial(ended({ exitCode: null, signal: 'SIGABRT', stderr: abort }), 'cuda', '580.159'), { verdict: 'problem', found: /its CUDA build has code for this card only as PTX of a newer CUDA than driver 580\.159 can translate.*SIGABRT/, advice: /Update the NVIDIA driver, or build llama\.cpp/ });
   const failed = (reason: string, missing = false): RunOutcome => ended({ stdout: `${JSON.stringify({ ran: false, missing, reason })}\n` });
   const rows: readonly (readonly [RunOutcome, object])[] = [
@@ -110,7 +113,9 @@ t.test('one token of llama.cpp, or why there is none', async (t) => {
     [failed('CUDA driver version is insufficient for CUDA runtime version'), { verdict: 'problem', found: /driver 580 is older/ }],
     [failed('ggml_backend_cuda_buffer_type_alloc_buffer: cudaMalloc failed: out of memory'), { verdict: 'problem', advice: /End what holds the card/ }],
     [failed('libcudart.so.13: cannot open shared object file'), { verdict: 'problem', advice: /LD_LIBRARY_PATH/ }],
-    [failed('NoBinaryFoundError'), { verdict: 'problem', found: /there is no cuda build/, advice: /optional/ }],
+    [failed('NoBinaryFoundError'), { verdict: 'problem', found: /there is no cuda build/, advice: /optional\), and the NVIDIA driver\./ }],
+    [failed('Engine llama is not installed: NoBinaryFoundError', true), { verdict: 'problem', found: /without its build/, advice: /optional\)\.$/ }],
+    [ended({ exitCode: null, signal: 'SIGABRT', stderr: '/x/llama.cpp/ggml/src/ggml-cuda/ggml-cuda.cu:108: CUDA error\nlibggml-base.so(ggml_abort+0x152)[0x7fa638144f42]' }), { verdict: 'problem', found: 'cuda: it was ended by SIGABRT: ggml/src/ggml-cuda/ggml-cuda.cu:108: CUDA error', advice: /do not go together/ }],
     [failed('something else'), { verdict: 'problem', found: 'cuda: something else', advice: /inspect gpu/ }],
     [ended({ exitCode: null, signal: 'SIGILL' }), { verdict: 'problem', found: /lacks instructions/ }],
     [ended({ exitCode: null, signal: 'SIGKILL' }), { verdict: 'problem', advice: /oom/ }],
@@ -148,4 +153,15 @@ t.test('cards are tried as their worker would be, best backend first', async (t)
 
 t.test('the worker\'s own program makes a token on the CPU', async (t) => {
   t.match(await findingBy(fixtureScene(t.testdir()), 'engines.llama.cpu'), { verdict: 'ok', found: /^cpu: first token [\d.]+ m?s after the prompt .*node-llama-cpp 3\.21\.1/ });
+});
+
+t.test('what llama.cpp says last is heard, though it may end the process', async (t) => {
+  const broken = join(t.testdir(), 'broken.gguf');
+  // Its header is whole, which is as far as the bindings look.
+  const whole = readFileSync(tinyModels['tiny-facts'].ggufPath);
+  writeFileSync(broken, whole.subarray(0, whole.length / 2));
+  const trial = fileURLToPath(new URL('../../workers/llama/trial.js', import.meta.url));
+  const { status, stdout, stderr } = spawnSync(process.execPath, [trial, 'cpu', broken, '1'], { encoding: 'utf8' });
+  t.match(`${stdout}${stderr}`, /^llama_model_load: error loading model: tensor .* is not within the file bounds/m, 'in its own words, from its own hand');
+  t.match(judgeTrial(ended({ exitCode: status, stdout, stderr }), 'cpu', 'none'), { verdict: 'problem', found: /^cpu: Failed to load model: llama_model_load: error loading model: tensor/ });
 });

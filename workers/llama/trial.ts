@@ -1,10 +1,11 @@
 /**
  * `node trial.js BACKEND MODEL THREADS`: one token of the model by that backend, and in one line of JSON on standard
- * output what it took, or why it did not come to that. Whoever starts it must reckon with its death: some drivers and
- * builds abort at the first compute. Nothing is built, downloaded or kept.
+ * output what it took, or that it did not come to that; llama.cpp's own words, which say why, stand around it. Whoever
+ * starts it must reckon with its death: some drivers and builds abort at the first compute. Nothing is built or kept.
  */
 import { LeaseholdError } from '../../protocol/index.js';
 import { importLibrary } from './library.js';
+import { sayAloud } from './say-aloud.js';
 
 export type Trial =
   | {
@@ -21,8 +22,6 @@ export type Trial =
     }
   | { readonly ran: false; readonly missing: boolean; readonly reason: string };
 
-/** llama.cpp says why in its log alone. */
-const lines: string[] = [];
 const contextTokens = 256;
 const prompt = 'What colour is the sky?';
 
@@ -31,8 +30,9 @@ async function runTrial(backend: 'cuda' | 'vulkan' | 'metal' | 'cpu', modelPath:
   const clock = stopwatch();
   const llama = await library.getLlama({
     gpu: backend === 'cpu' ? false : backend, build: 'never', skipDownload: true, progressLogs: false, maxThreads: threads, ramPadding: 0, vramPadding: 0,
-    logLevel: library.LlamaLogLevel.warn, logger: (_, line) => void lines.push(line.trim()),
+    logLevel: library.LlamaLogLevel.error, logger: (_, line) => void process.stderr.write(`${line.trim()}\n`),
   });
+  sayAloud(llama);
   const devices = backend === 'cpu' ? [] : await llama.getGpuDeviceNames();
   const openMs = clock();
   const gpuLayers = backend === 'cpu' ? 0 : 'max';
@@ -56,9 +56,7 @@ function stopwatch(): () => number {
 }
 
 function failure(error: unknown): Trial {
-  const missing = error instanceof LeaseholdError && error.code === 'engine_missing';
-  const said = error instanceof Error ? error.message : String(error);
-  return { ran: false, missing, reason: [said, ...lines.filter((line) => /error|fail|unsupported|unable|insufficient/i.test(line)).slice(-3)].join(': ') };
+  return { ran: false, missing: error instanceof LeaseholdError && error.code === 'engine_missing', reason: error instanceof Error ? error.message : String(error) };
 }
 
 const [backend, modelPath = '', threads] = process.argv.slice(2);

@@ -9,6 +9,11 @@ export interface Explained {
 const version = '3.21.1';
 const buildIt = 'build llama.cpp for this card and driver (`npx --no node-llama-cpp source download --gpu cuda`, which needs nvcc of a CUDA that the driver knows and is then used by itself)';
 
+/** What a build needs besides itself. */
+const needs: Readonly<Record<string, string>> = {
+  cuda: ', and the NVIDIA driver', vulkan: ', and Vulkan itself (libvulkan1 and the driver\'s ICD for the card)',
+};
+
 /** First match counts. `backend` and `driver` are put into the sentences. */
 const table: readonly (readonly [RegExp, (about: { readonly backend: string; readonly driver: string }) => Explained])[] = [
   [/PTX was compiled with an unsupported toolchain/i, ({ driver }) => ({
@@ -22,10 +27,11 @@ const table: readonly (readonly [RegExp, (about: { readonly backend: string; rea
     meaning: null, advice: `A library that its ${backend} build needs is not found: install it (for CUDA \`npm install @node-llama-cpp/linux-x64-cuda-ext@${version}\`, or LD_LIBRARY_PATH=/usr/local/cuda/lib64).`,
   })],
   [/NoBinaryFound|no prebuilt|binary.*not found|not compatible|no binaries|not supported/i, ({ backend }) => ({
-    meaning: `there is no ${backend} build of it for this platform, or it does not load`, advice: `Install it with its optional packages (\`npm install node-llama-cpp@${version}\` without --omit=optional), and the libraries of ${backend === 'vulkan' ? 'Vulkan (libvulkan1 and the card\'s ICD)' : `the ${backend} driver`}.`,
+    meaning: `there is no ${backend} build of it here, or it does not load`, advice: `Install it with its optional packages (\`npm install node-llama-cpp@${version}\` without --omit=optional)${needs[backend] ?? ''}.`,
   })],
   [/SIGILL|illegal instruction/i, () => ({ meaning: 'this processor lacks instructions that its build uses', advice: 'Build it here: `npx --no node-llama-cpp source download --gpu false`.' })],
   [/SIGKILL/, () => ({ meaning: 'something ended it: most likely the kernel, for want of memory', advice: 'Look at `dmesg | grep -i oom`, and at the memory above.' })],
+  [/ggml-cuda|CUDA error/i, () => ({ meaning: null, advice: `Its CUDA build, the driver and the card do not go together: update the NVIDIA driver, or ${buildIt}. If neither helps, see the errors of the driver above.` })],
   [/within \d+ (ms|s)|hang/i, () => ({ meaning: null, advice: 'The driver or the machine hangs: look at `dmesg | grep -iE "nvrm|xid"`, and try again when the machine is quiet.' })],
 ];
 

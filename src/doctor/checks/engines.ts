@@ -50,7 +50,7 @@ export async function tryAttach(attach: () => ReturnType<typeof attachWorker>, c
   } catch (error) {
     const { code, message, help } = LeaseholdError.from(error);
     if (code === 'engine_missing') return missingLlama(message);
-    return problem(`it does not start: ${message}`, code === 'spawn_failed' ? `See that \`${command}\` is there, may be executed and starts by hand. ${help}` : help);
+    return problem(`it does not start: ${message}`, code === 'spawn_failed' ? `See that \`${command}\` is there, may be executed, and starts by hand.` : help);
   }
 }
 
@@ -143,24 +143,28 @@ export function judgeTrial(outcome: RunOutcome, backend: string, driver: string)
     return ok(`${backend}${on}: first token ${formatMs(firstTokenMs)} after the prompt (opened in ${formatMs(openMs)}, a tiny model loaded in ${formatMs(loadMs)}); node-llama-cpp ${version}, llama.cpp ${release}`);
   }
   if (trial?.missing === true) return missingLlama(trial.reason);
-  const reason = trial?.reason ?? deathOf(outcome);
+  const reason = [trial?.reason ?? deathOf(outcome), ...lastWords(outcome)].join(': ').slice(0, reasonLengthMax);
   const { meaning, advice } = explainTrial(reason, backend, driver);
   return problem(`${backend}: ${meaning ?? reason}${meaning === null ? '' : ` (${reason})`}`, advice);
 }
 
+const reasonLengthMax = 500;
+
 /** An optional part that is not there is no problem; one that is there and does not load is. */
 function missingLlama(reason: string): Found {
+  if (/NoBinaryFound/.test(reason)) return problem('node-llama-cpp is there without its build for this platform', explainTrial(reason, 'cpu', '').advice);
   const isThere = !/Cannot find (package|module) '?node-llama-cpp/.test(reason);
   return isThere ? problem(`node-llama-cpp does not load: ${reason}`, `Its installation is not whole. ${installLlama}`) : warning('node-llama-cpp is not installed', installLlama);
 }
 
+const trialBegin = '{"ran":';
+
 /** The line of JSON among whatever else was printed; null: it did not come to that. */
 function trialIn(outcome: RunOutcome): Trial | null {
-  const line = outcome.kind === 'ended' ? outcome.stdout.split('\n').filter((each) => each.startsWith('{"ran":')).at(-1) : undefined;
+  const line = outcome.kind === 'ended' ? outcome.stdout.split('\n').filter((each) => each.startsWith(trialBegin)).at(-1) : undefined;
   return line === undefined ? null : JSON.parse(line) as Trial;
 }
 
-/** "it was ended by SIGABRT: … unsupported toolchain". */
 function deathOf(outcome: RunOutcome): string {
   switch (outcome.kind) {
     case 'timed_out':
@@ -169,13 +173,18 @@ function deathOf(outcome: RunOutcome): string {
       return 'it wrote without end';
     case 'not_started':
       return `it could not be started: ${outcome.reason}`;
-    case 'ended': {
-      const how = outcome.signal === null ? `it ended with code ${String(outcome.exitCode)}` : `it was ended by ${outcome.signal}`;
-      const telling = `${outcome.stdout}\n${outcome.stderr}`.split('\n').map((line) => line.trim()).filter((line) => /assert|abort|error|unsupported|terminate|what\(\)|fail|cannot/i.test(line));
-      // Where llama.cpp was built is nobody's business here.
-      return [how, ...telling.slice(-2)].join(': ').replace(/\/\S*\/llama\.cpp\//g, '').slice(0, 400);
-    }
+    case 'ended':
+      return outcome.signal === null ? `it ended with code ${String(outcome.exitCode)}` : `it was ended by ${outcome.signal}`;
   }
+}
+
+/** The lines that say why: an assertion, an error. */
+function lastWords(outcome: RunOutcome): readonly string[] {
+  if (outcome.kind !== 'ended') return [];
+  const lines = `${outcome.stdout}\n${outcome.stderr}`.split('\n').map((line) => line.trim()).filter((line) => !line.startsWith(trialBegin));
+  const telling = lines.filter((line) => /assert|abort|error|unsupported|terminate|what\(\)|fail|cannot|insufficient/i.test(line) && !/\[0x[0-9a-f]+\]$/.test(line));
+  // Where llama.cpp was built is nobody's business here.
+  return telling.slice(-3).map((line) => line.replace(/\/\S*\/llama\.cpp\//g, ''));
 }
 
 export const engineChecks: readonly Check[] = [attachCheck, cpuCheck, cardsCheck];

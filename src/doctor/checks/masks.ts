@@ -26,7 +26,7 @@ const masks: readonly Mask[] = [
 ];
 
 /** Our own are set over these: they hide nothing from the broker. */
-const whatItDoes = 'Leasehold finds cards by UUID and gives each worker a mask of its own, so it goes by neither. To keep it to some cards, list their UUIDs under `devices` (or --device); programs beside it go by the mask.';
+const whatItDoes = 'Leasehold finds cards by UUID and gives each worker a mask of its own, so it does not go by this one. To keep it to some cards, list their UUIDs under `devices` (or --device); programs beside it go by the mask.';
 
 const masksCheck: Check = {
   id: 'masks',
