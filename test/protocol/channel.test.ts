@@ -328,7 +328,7 @@ for (const carrier of carriers) {
       const [broker, worker] = await greeted(t, carrier);
       const heard: string[] = [];
       const ended = promise<void>();
-      const away = async (asked: Promise<unknown>): Promise<unknown> => { await null; const answer = await asked; await null; return answer; };
+      const away = async (asked: Promise<unknown>): Promise<unknown> => { await Promise.resolve(); const answer = await asked; await Promise.resolve(); return answer; };
       worker.onMessage = (message) => {
         if (message.type !== 'drain') return;
         // All in one chunk, and then the end of it.
