@@ -7,7 +7,7 @@ import { inMs } from './clock.js';
 import { closeCommand } from './command.js';
 import type { CoreEvent } from './events.js';
 import { withHeadroom } from './headroom.js';
-import { cancelDrain, dropJob, endProcess, nextRung, strike, strikesMax } from './ladder.js';
+import { cancelDrain, dropJob, endProcess, isStop, nextRung, stopLoad, strike, strikesMax } from './ladder.js';
 import { askModels } from './lease-events.js';
 import { mustProcess } from './must.js';
 import { setOver } from './overshoot.js';
@@ -99,7 +99,7 @@ function onDraining(core: Core, lease: Lease, job: Job, inFlight: number): void 
   if (job.phase === 'cancelling') return;
   job.phase = 'draining';
   lease.strikes = 0;
-  // Nobody is inside a load: to stop it takes no longer than a move.
+  // Nobody is inside a load: it ends, or is stopped, in no longer than a move may take.
   core.timers.set('job', lease.id, inMs(core, lease.state === 'loading' ? core.options.limits.moveTimeoutMs : core.options.limits.drainTimeoutMs));
   explain(core, { verdict: 'evicting', text: `${lease.model} has shut its door; ${String(inFlight)} call(s) still inside`, generation: lease.generation, model: lease.model, device: lease.device });
   core.dirty.add(lease.device);
@@ -108,8 +108,11 @@ function onDraining(core: Core, lease: Lease, job: Job, inFlight: number): void 
 /** In use after all: the worker is the truth. The next victim is tried, or its door is shut later. */
 function onBusy(core: Core, lease: Lease, job: Job, inFlight: number): void {
   count(core, 'busyAnswers');
-  const loads = lease.state === 'loading' && mustProcess(core, lease.generation).role === 'worker';
-  const hangs = loads || (inFlight === 0 && lease.strikes > 0);
+  if (isWorkersLoad(core, lease)) {
+    onBusyLoad(core, lease, job);
+    return;
+  }
+  const hangs = inFlight === 0 && lease.strikes > 0;
   lease.strikes = hangs ? lease.strikes + 1 : 0;
   lease.busyUntilUs = inMs(core, core.options.limits.commandAnswerMs);
   // Not even its door could be shut: asked again at once, it would say so again at the speed of the wire.
@@ -118,7 +121,23 @@ function onBusy(core: Core, lease: Lease, job: Job, inFlight: number): void {
   // A wish to evict waits for the calls to end; a plan or an idle model's time-to-live looks again.
   explain(core, { verdict: 'evicting', text: `${lease.model} is in use (${String(inFlight)} inside) and was not evicted (${job.cause})`, generation: lease.generation, model: lease.model, device: lease.device });
   // Nobody is inside, and an earlier command has not come to an end: it is that which keeps it.
-  if (hangs && lease.strikes >= strikesMax) endProcess(core, lease, 'command_failed', loads ? 'it was told twice to stop its load and goes on with it' : 'it is busy without a call, and does not end what it was told before');
+  if (hangs && lease.strikes >= strikesMax) endProcess(core, lease, 'command_failed', 'it is busy without a call, and does not end what it was told before');
+}
+
+/** Only a worker can be made to stop a load: a holder's bytes are its own for as long as it needs them. */
+function isWorkersLoad(core: Core, lease: Lease): boolean {
+  return lease.state === 'loading' && mustProcess(core, lease.generation).role === 'worker';
+}
+
+/** Nobody is inside, and it is busy all the same: left to it for as long as a move may take, once. */
+function onBusyLoad(core: Core, lease: Lease, job: Job): void {
+  if (isStop(job)) {
+    nextRung(core, lease, job, 'it is busy with the load that it was told to stop');
+    return;
+  }
+  job.phase = 'put_off';
+  core.timers.set('job', lease.id, inMs(core, core.options.limits.moveTimeoutMs));
+  explain(core, { verdict: 'evicting', text: `${lease.model} is being loaded and leaves when that is done, or is stopped`, generation: lease.generation, model: lease.model, device: lease.device });
 }
 
 function onFailed(core: Core, lease: Lease, job: Job, code: string, message: string): void {
@@ -164,10 +183,10 @@ export function jobOverdue(core: Core, lease: Lease): void {
     case 'sent':
       strike(core, lease, job, 'the command was not answered');
       return;
+    case 'put_off':
     case 'draining':
-      if (lease.state === 'loading') {
-        lease.strikes++;
-        nextRung(core, lease, job, 'its load was not stopped in time');
+      if (isWorkersLoad(core, lease)) {
+        loadGoesOn(core, lease, job);
         return;
       }
       failWishes(core, lease, 'busy', { model: lease.model, inFlight: String(lease.inFlight) });
@@ -180,5 +199,15 @@ export function jobOverdue(core: Core, lease: Lease): void {
     case 'cancelling':
       strike(core, lease, job, 'the command could not be taken back');
       return;
+  }
+}
+
+/** It was to leave when it is loaded, or its load was to be stopped, and neither has come about. */
+function loadGoesOn(core: Core, lease: Lease, job: Job): void {
+  if (isStop(job)) {
+    lease.strikes++;
+    nextRung(core, lease, job, 'its load was not stopped in time');
+  } else {
+    stopLoad(core, lease, job);
   }
 }

@@ -118,3 +118,15 @@ export function cancelDrain(core: Core, lease: Lease, job: Job): void {
   core.dirty.add(lease.device);
   emit(core, { type: 'cancel_command', generation: lease.generation, command: job.command });
 }
+
+/** A load that has not ended though its model is to leave is stopped, whoever waits for it: no call is older than the beginning of time. */
+export function stopLoad(core: Core, lease: Lease, job: Job): void {
+  explain(core, { verdict: 'escalated', text: `${lease.model} is still being loaded; its load is to be stopped`, generation: lease.generation, model: lease.model, device: lease.device });
+  if (job.phase === 'draining') emit(core, { type: 'cancel_command', generation: lease.generation, command: job.command });
+  dropJob(core, lease);
+  startEviction(core, lease, { cause: job.cause, when: 'drained', bytes: null, target: 'none', waiterSinceAtUs: 0, beneficiary: null, reason: 'its load is to be stopped' });
+}
+
+export function isStop(job: Job): boolean {
+  return job.waiterSinceAtUs === 0;
+}

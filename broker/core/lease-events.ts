@@ -6,7 +6,7 @@ import { claimBytesMax } from './bounds.js';
 import { inMs, msSince } from './clock.js';
 import { closeCommand, openCommand } from './command.js';
 import type { CoreEvent } from './events.js';
-import { endProcess, strikesMax } from './ladder.js';
+import { dropJob, endProcess, strikesMax } from './ladder.js';
 import { setCharged, setResident } from './ledger.js';
 import { reindex, setState, setUse, wasLease, watchLoad } from './lease-store.js';
 import { noteProgress } from './load-progress.js';
@@ -197,6 +197,8 @@ function onResident(core: Core, lease: Lease, event: Reported): void {
   if (fresh) loadSucceeded(core, lease, event.loadMs);
   else if (event.loadMs !== null) lease.loadedUs = core.attendedUs;
   setResident(core, lease.charge, event.residentBytes);
+  if (lease.job?.phase === 'put_off') dropJob(core, lease);
+  else if (lease.job?.phase === 'draining') core.timers.set('job', lease.id, inMs(core, core.options.limits.drainTimeoutMs));
   setState(core, lease, 'resident');
   chargeSteady(core, lease, loaded || event.parts !== null);
   reindex(core, lease);

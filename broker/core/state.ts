@@ -186,7 +186,8 @@ export interface Job {
   /** The request it was started for, by its key; null: for none. */
   readonly beneficiary: string | null;
   readonly startedUs: number;
-  phase: 'sent' | 'draining' | 'moving' | 'cancelling';
+  /** `put_off`: its worker was busy with the load of it, and is asked again when that is over, or should be. */
+  phase: 'sent' | 'draining' | 'put_off' | 'moving' | 'cancelling';
 }
 
 export interface Lease {

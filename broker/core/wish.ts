@@ -10,7 +10,7 @@ import { count, emit } from './report.js';
 import { requester } from './request.js';
 import type { Core, EvictRequest, Lease } from './state.js';
 
-/** "Free this model's card bytes": waits for its calls to end and for the bytes to be seen gone. A load is stopped, whoever waits for it. */
+/** "Free this model's card bytes": waits for its calls to end and for the bytes to be seen gone. A load is stopped, unless older calls wait for it and it ends soon. */
 export function onEvictRequested(core: Core, event: Extract<CoreEvent, { type: 'evict_requested' }>): void {
   const process = requester(core, event);
   if (process === null) return;
@@ -74,9 +74,7 @@ function pursueWish(core: Core, wish: EvictRequest, lease: Lease): void {
   startEviction(core, lease, {
     cause: 'request', when: 'drained', bytes: null, beneficiary: null,
     target: lease.state === 'parked' || (loads && lease.hostBytes === 0) ? 'none' : wish.target,
-    // No call is older than that: none keeps a load going that is to be stopped.
-    waiterSinceAtUs: loads ? 0 : wish.arrivedAtUs,
-    reason: loads ? 'asked for: its load is to be stopped' : 'asked for',
+    waiterSinceAtUs: wish.arrivedAtUs, reason: 'asked for',
   });
 }
 

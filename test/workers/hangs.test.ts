@@ -93,15 +93,17 @@ t.test('a hung load is ended by an evict long before loadTimeoutMs, though a cal
   await served();
 });
 
-t.test('a slow load is stopped by an evict and costs no process; who waited for it has it loaded again', async (t) => {
-  const slow = scripted({ ...fits, loadMs: 3_000, text: 'slow' });
+t.test('a slow load that goes on beyond moveTimeoutMs is stopped by an evict and costs no process; who waited for it has it loaded again', async (t) => {
+  const slow = scripted({ ...fits, loadMs: 4_000, text: 'slow' });
   const { orchestrator, ends } = await scene(t, { models: { good, slow } });
   const waiting = orchestrator.generate('slow', 'x', { deadlineMs: 60_000 }).result();
   await until('the load', async () => (await orchestrator.ledger()).leases[0]?.state === 'loading');
   const first = (await orchestrator.ledger()).leases[0]?.lease;
   await orchestrator.evict('slow');
   t.equal((await waiting).text, 'slow');
-  t.not((await orchestrator.ledger()).leases[0]?.lease, first, 'under a lease of its own');
+  const [again] = (await orchestrator.ledger()).leases;
+  t.equal(again?.state, 'resident');
+  t.not(again?.lease, first, 'under a lease of its own');
   t.strictSame(ends(), []);
 });
 

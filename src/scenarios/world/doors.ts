@@ -16,8 +16,9 @@ export function obeyMove(host: Hosting, move: Move): void {
     host.answer(move.command, failed('move_failed', model.takenBytes));
     return;
   }
-  if (mayStopLoad(host, model, move)) {
-    stopLoad(host, model, move);
+  const loads = model.state === 'loading' || model.state === 'resuming';
+  if (loads && host.stopsLoads && move.when === 'drained' && model.door === null) {
+    shut(host, model, move);
     return;
   }
   if (model.state === 'absent' || model.state === 'loading' || model.state === 'resuming' || model.door !== null) {
@@ -36,38 +37,6 @@ export function obeyMove(host: Hosting, move: Move): void {
   shut(host, model, move);
 }
 
-/** A load goes on for calls older than the one that waits for the bytes, and in engines that cannot stop one. */
-function mayStopLoad(host: Hosting, model: HostedModel, move: Move): boolean {
-  const loads = model.state === 'loading' || model.state === 'resuming';
-  if (!loads || !host.stopsLoads || move.when !== 'drained' || model.door !== null) return false;
-  return !model.queue.some((call) => move.waiterSinceUs === null || call.arrivedAtUs < move.waiterSinceUs);
-}
-
-/** One that hangs may do so for good: then its process gives up, and says so. */
-function stopLoad(host: Hosting, model: HostedModel, move: Move): void {
-  const { random, knobs } = host.world;
-  host.answer(move.command, { kind: 'draining', inFlight: 0 });
-  if (model.hangs && random.chance(0.5)) {
-    host.later(knobs.limits.stopTimeoutMs, () => {
-      host.answer(move.command, failed('move_failed', model.takenBytes));
-      host.end('its engine did not stop');
-    });
-    return;
-  }
-  host.later(random.int(1, 200), () => {
-    if (model.lease !== move.lease) return;
-    if (model.state === 'resident') {
-      shut(host, model, move);
-      return;
-    }
-    const freedBytes = model.takenBytes;
-    host.free(model, freedBytes);
-    forget(model);
-    host.answer(move.command, { kind: 'done', target: 'none', freedBytes, residentBytes: 0, hostBytes: 0 });
-    host.pump(model);
-  });
-}
-
 function shut(host: Hosting, model: HostedModel, move: Move): void {
   const door: Door = {
     command: move.command, target: move.target, bytes: host.engine.partial ? move.bytes : null, waiterSinceUs: move.waiterSinceUs,
@@ -75,7 +44,7 @@ function shut(host: Hosting, model: HostedModel, move: Move): void {
   };
   model.door = door;
   door.expiry = host.later(move.expiresMs, () => open(host, model, door, 'command_expired'));
-  if (model.running.size > 0 || hasOlderCalls(model)) host.answer(move.command, { kind: 'draining', inFlight: model.running.size });
+  if (model.running.size > 0 || hasOlderCalls(model) || model.state === 'loading' || model.state === 'resuming') host.answer(move.command, { kind: 'draining', inFlight: model.running.size });
   host.pump(model);
 }
 
@@ -98,9 +67,14 @@ export function obeyCancel(host: Hosting, command: number): void {
 
 export function moveIfDrained(host: Hosting, model: HostedModel): void {
   const { door } = model;
-  if (door === null || door.begun || model.running.size > 0 || (model.state === 'resident' && hasOlderCalls(model))) return;
+  const loads = model.state === 'loading' || model.state === 'resuming';
+  if (door === null || door.begun || model.running.size > 0 || ((loads || model.state === 'resident') && hasOlderCalls(model))) return;
   door.begun = true;
   host.world.scheduler.cancel(door.expiry);
+  if (loads) {
+    stopLoad(host, model, door);
+    return;
+  }
   model.state = door.target === 'host' ? 'parking' : 'unloading';
   const { behaviour } = host;
   host.takeBackExtension(model);
@@ -112,6 +86,33 @@ export function moveIfDrained(host: Hosting, model: HostedModel): void {
   } else {
     host.later(model.spec.moveMs, () => carryOut(host, model, door, true));
   }
+}
+
+/** A load that nobody older waits for is stopped. One that hangs may do so for good: then its process gives up, and says so. */
+function stopLoad(host: Hosting, model: HostedModel, door: Door): void {
+  const { random, knobs } = host.world;
+  if (model.hangs && random.chance(0.5)) {
+    host.later(knobs.limits.stopTimeoutMs, () => {
+      host.answer(door.command, failed('move_failed', model.takenBytes));
+      host.end('its engine did not stop');
+    });
+    return;
+  }
+  host.later(random.int(1, 200), () => {
+    if (model.door !== door) return;
+    if (model.state === 'resident') {
+      // Too late to be stopped: it leaves as a model does.
+      door.begun = false;
+      moveIfDrained(host, model);
+      return;
+    }
+    const freedBytes = model.takenBytes;
+    host.free(model, freedBytes);
+    model.door = null;
+    forget(model);
+    host.answer(door.command, { kind: 'done', target: 'none', freedBytes, residentBytes: 0, hostBytes: 0 });
+    host.pump(model);
+  });
 }
 
 function carryOut(host: Hosting, model: HostedModel, door: Door, answers: boolean): void {

@@ -19,11 +19,11 @@ function hung(stage: Stage, profiles = false): { readonly worker: string; readon
   return { worker, lease, waiting };
 }
 
-t.test('evict stops a load, whoever waits for it; its bytes are free when they are seen gone', (test) => {
+t.test('evict stops a load, be it the one that measures free memory; its bytes are free when they are seen gone', (test) => {
   const stage = new Stage();
   const { worker, lease, waiting } = hung(stage, true);
   const move = only(evict(stage, 'hung'), 'move');
-  test.match(move, { generation: worker, lease, target: 'none', when: 'drained', waiterSinceUs: 0, bytes: null }, 'no call is so old that the load would go on for it');
+  test.match(move, { generation: worker, lease, target: 'none', when: 'drained', waiterSinceUs: stage.nowUs, bytes: null }, 'unless older calls wait for it');
   stage.answer(move, { kind: 'draining', inFlight: 0 });
   stage.samples = false;
   stage.answer(move, { kind: 'done', target: 'none', freedBytes: 2 * GiB, residentBytes: 0, hostBytes: 0 });
@@ -50,7 +50,7 @@ t.test('a worker that does not answer, goes on, or is busy with its load is ende
       });
     };
     const seen = answered(evict(stage, 'hung'));
-    for (let waitedMs = 0; waitedMs < 40_000 && all(seen, 'terminate').length === 0; waitedMs += 250) {
+    for (let waitedMs = 0; waitedMs < 80_000 && all(seen, 'terminate').length === 0; waitedMs += 250) {
       const effects = stage.pass(250);
       seen.push(...effects, ...answered(effects));
     }
@@ -59,6 +59,38 @@ t.test('a worker that does not answer, goes on, or is busy with its load is ende
     test.match(only(after, 'report_evicted'), { request: 900 }, `${how}: who asked is answered`);
     test.equal(only(after, 'grant').generation, waiting);
   }
+  test.end();
+});
+
+t.test('older calls may have the load that they wait for, if it ends soon; else it is stopped, whoever waits', (test) => {
+  for (const how of ['draining', 'busy'] as const) {
+    const stage = new Stage();
+    const { worker, lease } = hung(stage);
+    const answer = how === 'draining' ? ({ kind: 'draining', inFlight: 3 } as const) : ({ kind: 'busy', inFlight: 3 } as const);
+    const first = only(evict(stage, 'hung'), 'move');
+    stage.answer(first, answer);
+    test.equal(all(stage.pass(29_000), 'move').length, 0, `${how}: left to it`);
+    const seen = stage.pass(1_500);
+    test.equal(all(seen, 'cancel_command').length, how === 'draining' ? 1 : 0, 'what it has not answered is taken back');
+    const stop = only(seen, 'move');
+    test.match(stop, { lease, target: 'none', when: 'drained', waiterSinceUs: 0 }, 'no call is so old that it would keep the load going');
+    stage.take(worker, -2 * GiB);
+    test.equal(all(stage.answer(stop, { kind: 'done', target: 'none', freedBytes: 2 * GiB, residentBytes: 0, hostBytes: 0 }), 'report_evicted').length, 1);
+  }
+  test.end();
+});
+
+t.test('a worker that was busy with a load is asked again when it is done; one with calls is not ended for that', (test) => {
+  const stage = new Stage();
+  const { worker, lease } = hung(stage);
+  stage.answer(only(evict(stage, 'hung'), 'move'), { kind: 'busy', inFlight: 0 });
+  stage.take(worker, 14 * GiB);
+  const again = only(stage.report(worker, lease, 'resident', 16 * GiB, { parts: [weights(16 * GiB)] }), 'move');
+  stage.use(worker, lease, 1);
+  stage.answer(again, { kind: 'draining', inFlight: 1 });
+  test.equal(all(stage.pass(45_000), 'cancel_command').length, 0, 'calls inside have drainTimeoutMs');
+  stage.use(worker, lease, 0);
+  test.equal(all([...stage.obey(again), ...stage.pass(1_000)], 'report_evicted').length, 1);
   test.end();
 });
 

@@ -25,8 +25,14 @@ function goesOnUntold(check: Check, request: AuditedRequest, lease: AuditedLease
     const measures = other !== lease && other.device === lease.device && other.profilesFreeMemory && !other.isQuarantined && (other.stage === 'loading' || other.stage === 'granted');
     if (measures) return false;
   }
-  const isTold = [...book.commands.values()].some((command) => command.kind === 'move' && command.lease === lease.lease && (command.sentAtUs >= request.arrivedAtUs || !(command.answered || command.cancelled)));
-  return !isTold;
+  const { moveTimeoutMs, commandAnswerMs } = book.options.limits;
+  for (const command of book.commands.values()) {
+    if (command.kind !== 'move' || command.lease !== lease.lease) continue;
+    // Told for an earlier wish, it may have put it off until its load is done.
+    const isRecent = book.clock.mostUs - command.attendedMaxUs < (moveTimeoutMs + commandAnswerMs) * 1_000;
+    if (command.sentAtUs >= request.arrivedAtUs || isRecent || !(command.answered || command.cancelled)) return false;
+  }
+  return true;
 }
 
 function isReachable(process: AuditedProcess | null): boolean {

@@ -72,7 +72,11 @@ export const evictionMutants: readonly Mutant[] = [
   },
   {
     name: 'busy-load-forgiven', about: 'a worker that is busy with its load whenever it is told to stop it may go on', file: 'answers.js',
-    from: "const loads = lease.state === 'loading' && ", to: 'const loads = false && ',
+from: "return lease.state === 'loading' && mustProcess(core, lease.generation).role === 'worker';", to: 'return false;',
+  },
+  {
+    name: 'load-left-to-it', about: 'a load that does not end in time, though its model is to leave, is not stopped', file: 'answers.js',
+    from: 'stopLoad(core, lease, job);', to: '',
   },
   {
     name: 'release-never-blamed', about: 'bytes that stay after a release are waited for for ever', file: 'residue.js',
