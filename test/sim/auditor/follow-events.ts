@@ -145,7 +145,7 @@ function followProcess(book: Book, event: ProcessEvent): void {
 export function newProcess(book: Book, generation: string, role: AuditedProcess['role'], engine: string | null, device: string | null): AuditedProcess {
   const floorBytes = device === null ? 0 : leastFloorBytes(book, engine, device);
   return {
-    generation, role, engine, device, state: role === 'worker' ? 'spawning' : 'ready', startedAtUs: book.nowUs, startedFor: null, readyAtUs: book.nowUs, heardAtUs: book.nowUs,
+    generation, role, engine, device, state: role === 'worker' ? 'spawning' : 'ready', startedAtUs: book.nowUs, startedFor: null, freeByExit: false, readyAtUs: book.nowUs, heardAtUs: book.nowUs,
     heardAttendedUs: book.clock.mostUs, saidAtUs: book.nowUs, connected: role !== 'worker', floorBytes, statedFloorBytes: floorBytes, lastUsefulUs: book.nowUs, profilesFreeMemory: false,
     remeasureSinceUs: null, misbehaviour: 0, commandFailures: 0,
   };
@@ -211,6 +211,8 @@ function leftBehindBytes(lease: AuditedLease): number {
 
 function processGone(book: Book, process: AuditedProcess): void {
   process.state = 'gone';
+  const devices = [process.device, ...book.leasesOf(process.generation).map((lease) => lease.device)];
+  process.freeByExit = devices.some((device) => device !== null && book.isLedgerOnly(device));
   for (const lease of book.leasesOf(process.generation)) if (lease.stage === 'loading' && !lease.isQuarantined) noteFailure(book, book.loadBackOffs, `${lease.device} ${lease.model}`);
   for (const lease of book.leasesOf(process.generation)) book.closeLease(lease, leftBehindBytes(lease));
   if (process.device !== null) book.depart(process.device, process.generation, process.readyAtUs > process.startedAtUs ? process.floorBytes : 0, null);
@@ -271,8 +273,8 @@ function followAnswer(book: Book, event: Extract<CoreEvent, { type: 'command_ans
   const leftBytes = Math.min(lease.residentBytes, answer.residentBytes);
   const lowered = lease.residentBytes - leftBytes;
   if (isWhole || (answer.target === 'none' && answer.residentBytes === 0)) {
-    // With bytes left it may as well be kept as what it still is.
-    lease.revived = answer.residentBytes > 0 || process.misbehaviour > 0;
+    // With bytes left it may as well be kept as what it still is; of a command that was taken back another will tell.
+    lease.revived = answer.residentBytes > 0 || process.misbehaviour > 0 || command.cancelled;
     book.closeLease(lease, leftBehindBytes(lease));
     return;
   }

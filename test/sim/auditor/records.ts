@@ -27,6 +27,8 @@ export interface AuditedProcess {
   readonly device: string | null;
   state: ProcessState;
   readonly startedAtUs: number;
+  /** It ended while nothing was read and the ledger alone counted: by its exit its bytes are free. */
+  freeByExit: boolean;
   /** Whose placement it was started for; null: it has been asked for something since. */
   startedFor: string | null;
   readyAtUs: number;

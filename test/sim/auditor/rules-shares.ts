@@ -16,7 +16,7 @@ function checkQueue(check: Check, refusal: EffectOf<'deny'>, refused: AuditedReq
     // One that need not be answered may be gone already: it counts for its own peer alone.
     if (other === refused || other.queuedOn !== device || other.cancelled || (other.isOptional && other.generation !== refused.generation)) continue;
     counts.set(other.generation, (counts.get(other.generation) ?? 0) + 1);
-    if (other.generation === refused.generation && other.order > refused.order && !hasJustCome(check, refused)) check.broken('share', `${name}: #${other.request} came later`);
+    if (other.generation === refused.generation && other.order > refused.order && !refused.isOptional && !hasJustCome(check, refused)) check.broken('share', `${name}: #${other.request} came later`);
   }
   const own = counts.get(refused.generation) ?? 0;
   for (const [peer, count] of counts) if (count > own) check.broken('share', `${name}: it has ${own} in the queue of ${device ?? '?'}, ${peer} has ${count}`);

@@ -91,6 +91,22 @@ export const ledgerMutants: readonly Mutant[] = [
     from: "const isKept = lease.state === 'quarantined' &&", to: 'const isKept = false &&', shows: { seed: 30_223, steps: 1_500 },
   },
   {
+    name: 'unlisted-is-gone', about: 'what a process held that is no longer listed is free, though its exit has not been heard', file: 'confirm.js',
+    from: "return seat.readingBytes === 0 && (process?.sessionOpen !== true || process.state === 'ending');", to: 'return false;', shows: { seed: 20_126, steps: 1_500 },
+  },
+  {
+    name: 'lost-grant-kept', about: 'a model asked for anew is granted the lease whose grant was lost, which an old answer ends', file: 'request.js',
+    from: 'if (event.lease === null)\n        forgetLostGrants(core, process, event);', to: '', shows: { seed: 41_351, steps: 1_500 },
+  },
+  {
+    name: 'ending-floor-forgotten', about: 'what a worker takes that is ended while it starts is not charged', file: 'process.js',
+    from: "if (process?.state === 'ending')\n            reportFloors(core, process, event.floors);", to: '', shows: { seed: 769, steps: 3_000 },
+  },
+  {
+    name: 'early-word-kept', about: 'of a park said to be done too soon it is remembered for ever what it then had', file: 'lease-events.js',
+    from: 'return release.then === then && release.leftBytes > leftBytes;', to: 'return false;', shows: { seed: 31_429, steps: 1_500 },
+  },
+  {
     name: 'surplus-kept', about: 'what only the top of a load needed stays charged', file: 'lease-events.js',
     from: 'if (mayShrink)\n            setCharged(core, lease.charge, wantedBytes);', to: '',
   },
