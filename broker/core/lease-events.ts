@@ -162,7 +162,7 @@ function applyResidency(core: Core, lease: Lease, event: Reported): void {
       return;
     case 'parked':
       believeMore(core, lease, event.residentBytes);
-      if (lease.state === 'parked' || lease.state === 'granted' || (lease.release !== null && !leavesMore(lease.release, 'parked', event.residentBytes))) return;
+      if (!parksMore(lease, event.residentBytes)) return;
       beginRelease(core, lease, { leftBytes: event.residentBytes, toChargedBytes: event.residentBytes, then: 'parked', rung: 'park', cause: lease.job?.cause ?? 'reported' });
       return;
     case 'absent':
@@ -279,6 +279,14 @@ export function onLeaseReleased(core: Core, event: LeaseReleased): void {
   if (lease === null) return;
   if (event.cause === 'load_failed') loadFailed(core, lease, event.failure?.code ?? 'load_failed', event.failure?.message ?? 'no reason given');
   giveBack(core, lease);
+}
+
+/** Whether a model that is said to be parked has given something back by that. */
+function parksMore(lease: Lease, leftBytes: number): boolean {
+  if (lease.state === 'granted') return false;
+  if (lease.release !== null) return leavesMore(lease.release, 'parked', leftBytes);
+  // Parked already, and charged for what it said in between: that is to be seen gone before it asks for room again.
+  return lease.state !== 'parked' || (lease.job === null && leftBytes < lease.charge.wantedBytes);
 }
 
 /** What was said to be done before it was is said to be done now, and less is left than was said in between: that is to be seen anew. */

@@ -398,3 +398,22 @@ t.test('a park said to be done too soon, then said to have more, and then to be 
   test.match(stage.lease(lease), { state: 'parked', chargedBytes: 0 });
   test.end();
 });
+
+t.test('a parked model that is charged for what it said in between gives that back before it returns', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const lease = stage.resident(worker, 'a', 6 * GiB, { parkable: true });
+  const move = only(stage.send({ type: 'evict_requested', generation: stage.session(), request: 901, model: 'a', target: 'host', deadlineMs: 60_000 }), 'move');
+  stage.samples = false;
+  stage.answer(move, { kind: 'done', target: 'host', freedBytes: 6 * GiB, residentBytes: 0, hostBytes: 6 * GiB });
+  stage.report(worker, lease, 'parking', 6 * GiB);
+  stage.sample();
+  test.match(stage.lease(lease), { state: 'parked', chargedBytes: 6 * GiB }, 'by its own word');
+  stage.report(worker, lease, 'parked', 0, { hostBytes: 6 * GiB });
+  const back = stage.ask(worker, 'a', 6 * GiB, { lease, parkable: true });
+  test.match(only(back.effects, 'wait').reason, /bytes that this model gives back are being measured/);
+  stage.take(worker, -6 * GiB);
+  test.match(only(stage.sample(), 'grant'), { request: back.request, chargedBytes: plusTenth(6 * GiB) });
+  test.end();
+});
