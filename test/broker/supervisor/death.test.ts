@@ -54,10 +54,10 @@ t.test('B85: kill -9 on the broker ends its workers and all that they started wi
   const startedMs = performance.now();
   broker.child.kill('SIGKILL');
   t.equal(await broker.exited, 'SIGKILL');
-  await until('all of them to be gone', () => pids.every((pid) => !lives(pid)));
+  // The guards carry the mark too, and end a moment after what they ended.
+  await until('all of them to be gone', () => pids.every((pid) => !lives(pid)) && carriers(broker.mark).length === 0);
   const tookMs = performance.now() - startedMs;
   t.ok(tookMs < 5_000, `gone in ${tookMs.toFixed(0)} ms`);
-  t.strictSame(carriers(broker.mark), []);
   t.comment(`all gone ${tookMs.toFixed(0)} ms after the broker's SIGKILL`);
 });
 
