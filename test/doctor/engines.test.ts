@@ -116,6 +116,7 @@ t.test('one token of llama.cpp, or why there is none', async (t) => {
     [failed('NoBinaryFoundError'), { verdict: 'problem', found: /there is no cuda build/, advice: /optional\), and the NVIDIA driver\./ }],
     [failed('Engine llama is not installed: NoBinaryFoundError', true), { verdict: 'problem', found: /without its build/, advice: /optional\)\.$/ }],
     [ended({ exitCode: null, signal: 'SIGABRT', stderr: '/x/llama.cpp/ggml/src/ggml-cuda/ggml-cuda.cu:108: CUDA error\nlibggml-base.so(ggml_abort+0x152)[0x7fa638144f42]' }), { verdict: 'problem', found: 'cuda: it was ended by SIGABRT: ggml/src/ggml-cuda/ggml-cuda.cu:108: CUDA error', advice: /do not go together/ }],
+    [failed('it sees 2 cards (A, B) and cannot be kept to one'), { verdict: 'problem', advice: /CUDA build|one card/ }],
     [failed('something else'), { verdict: 'problem', found: 'cuda: something else', advice: /inspect gpu/ }],
     [ended({ exitCode: null, signal: 'SIGILL' }), { verdict: 'problem', found: /lacks instructions/ }],
     [ended({ exitCode: null, signal: 'SIGKILL' }), { verdict: 'problem', advice: /oom/ }],

@@ -223,7 +223,9 @@ t.test('a probe of a card', async (t) => {
     t.match(await probeBackend(elsewhere, 'NVIDIA Test'), { works: false, reason: /it sees no card|binar/i });
   });
   t.test('for which the full card has no room is no reason to run on the CPU', async (t) => {
-    const full = program('full.mjs', `process.send({ kind: 'failed', reason: 'Failed to load model: allocating 12.00 MiB on device 0: cudaMalloc failed: out of memory' });`);
+    // The bindings say little; llama.cpp's own words are on the child's output.
+    const full = program('full.mjs', `process.stderr.write('allocating 12.00 MiB on device 0: cudaMalloc failed: out of memory\\n', () => process.send({ kind: 'failed', reason: 'Failed to load model' }));`);
+    t.same(await probeBackend('cuda', 'NVIDIA Test', { probeProgram: full }), { works: false, reason: 'Failed to load model: allocating 12.00 MiB on device 0: cudaMalloc failed: out of memory' });
     const gpu = { device: 'GPU-1', name: 'NVIDIA Test', totalBytes: 1e9, simulated: false };
     await t.rejects(createLlamaEngine({ probeProgram: full }).start(engineContext(new CountingCard(), undefined, [gpu])), { code: 'spawn_failed', message: /no room for a probe/ });
   });

@@ -12,6 +12,8 @@ export interface RiskyChild {
   next(timeoutMs: number): Promise<unknown>;
   /** Resolves when it is gone. */
   kill(): Promise<void>;
+  /** What of its output says why, all of it once it is gone. */
+  words(): string;
 }
 
 const outputBytesMax = 16 * 1024;
@@ -47,6 +49,7 @@ export function startChild(program: string, args: readonly string[]): RiskyChild
       child.kill('SIGKILL');
       await ended;
     },
+    words: () => lastWords(output),
   };
 }
 
@@ -69,5 +72,5 @@ async function firstOf(waiting: unknown[], ended: Promise<ChildDeath>, timeoutMs
 function lastWords(output: string): string {
   const telling = output.split('\n').map((line) => line.trim()).filter((line) => /assert|abort|error|unsupported|terminate|what\(\)|fail/i.test(line));
   // Where llama.cpp was built is nobody's business here.
-  return telling.slice(-2).join('; ').replace(/\/\S*\/llama\.cpp\//g, '').slice(-500);
+  return telling.slice(-3).join('; ').replace(/\/\S*\/llama\.cpp\//g, '').slice(-500);
 }

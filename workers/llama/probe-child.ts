@@ -4,6 +4,7 @@
  */
 import { importLibrary } from './library.js';
 import { runOneToken } from './probe-model.js';
+import { sayAloud } from './say-aloud.js';
 import { visibilityFault } from './visible-devices.js';
 
 export type ProbeBackend = 'cuda' | 'vulkan' | 'metal';
@@ -12,8 +13,6 @@ export type FromProbe =
   | { readonly kind: 'ran' }
   | { readonly kind: 'failed'; readonly reason: string };
 
-/** llama.cpp says why in its log alone. */
-const lines: string[] = [];
 const answer = (message: FromProbe): void => void process.send?.(message, () => process.exit());
 
 async function main(backend: ProbeBackend, cardName: string): Promise<void> {
@@ -21,8 +20,10 @@ async function main(backend: ProbeBackend, cardName: string): Promise<void> {
   const llama = await library.getLlama({
     gpu: backend, build: 'never', skipDownload: true, progressLogs: false, maxThreads: 1, ramPadding: 0, vramPadding: 0,
     logLevel: library.LlamaLogLevel.error,
-    logger: (_, line) => void lines.push(line.trim()),
+    // llama.cpp says why in its log alone; whoever started us reads our output to its end.
+    logger: (_, line) => void process.stderr.write(`${line.trim()}\n`),
   });
+  sayAloud(llama);
   const fault = visibilityFault(await llama.getGpuDeviceNames(), cardName);
   if (fault !== null) {
     answer({ kind: 'failed', reason: fault });
@@ -33,7 +34,7 @@ async function main(backend: ProbeBackend, cardName: string): Promise<void> {
 }
 
 function fail(error: unknown): void {
-  answer({ kind: 'failed', reason: [error instanceof Error ? error.message : String(error), ...lines.slice(-3)].join(': ') });
+  answer({ kind: 'failed', reason: error instanceof Error ? error.message : String(error) });
 }
 
 process.on('disconnect', () => process.exit());

@@ -25,7 +25,8 @@ export async function probeBackend(backend: ProbeBackend, cardName: string, opti
   await child.kill();
   if (answer instanceof ChildDeath) return { works: false, reason: answer.how };
   if (!isAnswer(answer)) return { works: false, reason: 'it spoke out of turn' };
-  return answer.kind === 'ran' ? { works: true } : { works: false, reason: answer.reason };
+  if (answer.kind === 'ran') return { works: true };
+  return { works: false, reason: [answer.reason, child.words()].filter((text) => text !== '').join(': ') };
 }
 
 function isAnswer(value: unknown): value is FromProbe {

@@ -1,11 +1,13 @@
 /**
- * `node trial.js BACKEND MODEL THREADS`: one token of the model by that backend, and in one line of JSON on standard
+ * `node trial.js BACKEND MODEL THREADS [CARD]`: one token of the model by that backend, and in one line of JSON on standard
  * output what it took, or that it did not come to that; llama.cpp's own words, which say why, stand around it. Whoever
  * starts it must reckon with its death: some drivers and builds abort at the first compute. Nothing is built or kept.
  */
 import { LeaseholdError } from '../../protocol/index.js';
 import { importLibrary } from './library.js';
+import type { ProbeBackend } from './probe-child.js';
 import { sayAloud } from './say-aloud.js';
+import { visibilityFault } from './visible-devices.js';
 
 export type Trial =
   | {
@@ -25,7 +27,7 @@ export type Trial =
 const contextTokens = 256;
 const prompt = 'What colour is the sky?';
 
-async function runTrial(backend: 'cuda' | 'vulkan' | 'metal' | 'cpu', modelPath: string, threads: number): Promise<Trial> {
+async function runTrial(backend: ProbeBackend | 'cpu', modelPath: string, threads: number, cardName: string): Promise<Trial> {
   const library = await importLibrary();
   const clock = stopwatch();
   const llama = await library.getLlama({
@@ -34,6 +36,9 @@ async function runTrial(backend: 'cuda' | 'vulkan' | 'metal' | 'cpu', modelPath:
   });
   sayAloud(llama);
   const devices = backend === 'cpu' ? [] : await llama.getGpuDeviceNames();
+  // As the worker judges it: what computes elsewhere is no use on this card.
+  const fault = backend === 'cpu' ? null : visibilityFault(devices, cardName);
+  if (fault !== null) return { ran: false, missing: false, reason: fault };
   const openMs = clock();
   const gpuLayers = backend === 'cpu' ? 0 : 'max';
   const model = await llama.loadModel({ modelPath, gpuLayers, useMmap: false, ignoreMemorySafetyChecks: true, defaultContextFlashAttention: true });
@@ -59,6 +64,6 @@ function failure(error: unknown): Trial {
   return { ran: false, missing: error instanceof LeaseholdError && error.code === 'engine_missing', reason: error instanceof Error ? error.message : String(error) };
 }
 
-const [backend, modelPath = '', threads] = process.argv.slice(2);
-const trial = await runTrial(backend as Parameters<typeof runTrial>[0], modelPath, Math.max(1, Number(threads))).catch(failure);
+const [backend, modelPath = '', threads, cardName = ''] = process.argv.slice(2);
+const trial = await runTrial(backend as ProbeBackend | 'cpu', modelPath, Math.max(1, Number(threads)), cardName).catch(failure);
 process.stdout.write(`${JSON.stringify(trial)}\n`, () => process.exit());

@@ -20,6 +20,7 @@ const table: readonly (readonly [RegExp, (about: { readonly backend: string; rea
     meaning: `its CUDA build has code for this card only as PTX of a newer CUDA than driver ${driver} can translate, so the first compute ends the process`,
     advice: `Update the NVIDIA driver, or ${buildIt}.`,
   })],
+  [/it sees (\d+ cards|another card|no card)/i, ({ backend }) => ({ meaning: null, advice: `${backend === 'vulkan' ? 'Vulkan knows no UUIDs, so it cannot be kept to one of several cards: ' : ''}use the CUDA build on NVIDIA cards, or one card a machine (or container).` })],
   [/no kernel image is available/i, () => ({ meaning: 'its CUDA build has no code for a card of this kind', advice: `Take a newer node-llama-cpp, or ${buildIt}.` })],
   [/CUDA driver version is insufficient|driver version is insufficient/i, ({ driver }) => ({ meaning: `driver ${driver} is older than its CUDA build needs`, advice: `Update the NVIDIA driver, or ${buildIt}.` })],
   [/out of memory|cudaMalloc failed|unable to allocate|failed to allocate/i, () => ({ meaning: 'the card has no room for a process and a small model (about 1 GiB)', advice: 'End what holds the card (see the cards above) and try again.' })],

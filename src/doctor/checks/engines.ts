@@ -61,7 +61,7 @@ const cpuCheck: Check = {
   startsEngine: true,
   deadlineMs: trialTimeoutMs + 5_000,
   async run(scene) {
-    return judgeTrial(await runTrial(scene, 'cpu', {}), 'cpu', 'none');
+    return judgeTrial(await runTrial(scene, 'cpu', null), 'cpu', 'none');
   },
 };
 
@@ -108,7 +108,7 @@ async function tryCard(scene: Scene, card: CardSeen, driver: string): Promise<Fo
   if (freeBytes < trialBytes) return warning(`not tried: ${formatBytes(freeBytes)} are free, and a trial takes up to ${formatBytes(trialBytes)}`, 'End what holds the card (see the cards above) and run it again.');
   const failed: Found[] = [];
   for (const backend of backendsFor(card, scene.machine.platform.name)) {
-    const found = judgeTrial(await runTrial(scene, backend, card.description?.visibility ?? {}), backend, driver);
+    const found = judgeTrial(await runTrial(scene, backend, card), backend, driver);
     if (found.verdict === 'ok') return afterFailures(found, failed);
     // Without the engine no backend is any better.
     if (found.verdict === 'warning') return found;
@@ -128,11 +128,11 @@ function backendsFor(card: CardSeen, platform: NodeJS.Platform): readonly string
   return /\b(amd|radeon|instinct|intel|arc)\b/i.test(card.name) ? ['vulkan'] : ['cuda', 'vulkan'];
 }
 
-async function runTrial(scene: Scene, backend: string, visibility: Readonly<Record<string, string>>): Promise<RunOutcome> {
+async function runTrial(scene: Scene, backend: string, card: CardSeen | null): Promise<RunOutcome> {
   const threads = String(Math.max(1, availableParallelism() - 1));
-  const { command, args, env } = nodeCommand(join(scene.builtRoot, 'workers', 'llama', 'trial.js'), [backend, tinyModels['tiny-facts'].ggufPath, threads]);
+  const { command, args, env } = nodeCommand(join(scene.builtRoot, 'workers', 'llama', 'trial.js'), [backend, tinyModels['tiny-facts'].ggufPath, threads, card?.name ?? '']);
   // An assertion of llama.cpp would call a debugger for its last words.
-  return scene.machine.run(command, args, { env: { ...env, ...visibility, GGML_NO_BACKTRACE: '1' }, timeoutMs: trialTimeoutMs });
+  return scene.machine.run(command, args, { env: { ...env, ...card?.description?.visibility, GGML_NO_BACKTRACE: '1' }, timeoutMs: trialTimeoutMs });
 }
 
 export function judgeTrial(outcome: RunOutcome, backend: string, driver: string): Found {
