@@ -79,7 +79,7 @@ class Round {
     const program = this.#options.program ?? fileURLToPath(new URL('./examiner.js', import.meta.url));
     const { command, args, env } = nodeCommand(program, [JSON.stringify(setup)]);
     this.#supervisor.spawn({ generation: 'examiner', spawnId: 'doctor', command, args, env: { ...settings(), ...env } });
-    this.#awaitWord();
+    this.#awaitWord(silenceMsDefault);
     const end = await ended;
     this.#options.signal?.removeEventListener('abort', abort);
     this.#cancelSilence();
@@ -110,8 +110,9 @@ class Round {
     } else if (message.say === 'done') this.#end({ kind: 'done' });
   }
 
-  #awaitWord(): void {
-    const silenceMs = this.#options.silenceMs ?? silenceMsDefault;
+  /** At least `leastMs`: the first word takes the start of a process. */
+  #awaitWord(leastMs = 0): void {
+    const silenceMs = Math.max(leastMs, this.#options.silenceMs ?? silenceMsDefault);
     this.#cancelSilence();
     this.#cancelSilence = startDeadline(silenceMs, () => { this.#break(`it hung the process that asked for ${String(silenceMs / 1_000)} s`); });
   }
