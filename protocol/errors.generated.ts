@@ -41,6 +41,7 @@ export const errorTable = {
   estimate_unknown: { number: 218, http: 422, retryable: false, message: "No size can be worked out for {model}: {reason}.", help: "Set declaredBytes for the model." },
   request_cancelled: { number: 219, http: 499, retryable: false, message: "{what} was cancelled.", help: "Nothing to do." },
   too_many_leases: { number: 220, http: 503, retryable: true, message: "{limit} leases are open, the limit.", help: "Raise limits.leasesMax." },
+  too_many_pins: { number: 222, http: 503, retryable: false, message: "{limit} models are pinned or unpinned by hand already, the limit.", help: "Raise limits.pinnedModelsMax." },
   busy: { number: 300, http: 409, retryable: true, message: "{model} has {inFlight} calls inside.", help: "Wait, or ask with `when: drained`." },
   unsupported: { number: 301, http: 501, retryable: false, message: "{model} cannot be moved to {target}: {reason}.", help: "It is unloaded instead." },
   move_failed: { number: 302, http: 500, retryable: true, message: "Moving {model} failed: {reason}.", help: "The ladder goes on to the next rung; its bytes stay charged until they are seen gone." },

@@ -18,7 +18,8 @@ export class LeaseholdError extends Error {
   readonly help: string;
   readonly details: Readonly<Record<string, string>>;
 
-  constructor(code: ErrorCode, details: ErrorDetails = {}, options: { readonly cause?: unknown } = {}) {
+  /** `help`: what to do, where more is known of it than the table says. */
+  constructor(code: ErrorCode, details: ErrorDetails = {}, options: { readonly cause?: unknown; readonly help?: string } = {}) {
     const row = errorTable[code];
     const texts = Object.fromEntries(Object.entries(details).map(([key, value]) => [key, String(value)]));
     super(fill(row.message, texts), 'cause' in options ? { cause: options.cause } : undefined);
@@ -26,7 +27,7 @@ export class LeaseholdError extends Error {
     this.number = row.number;
     this.http = row.http;
     this.retryable = row.retryable;
-    this.help = fill(row.help, texts);
+    this.help = options.help ?? fill(row.help, texts);
     this.details = texts;
   }
 

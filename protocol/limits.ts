@@ -61,6 +61,8 @@ export const defaultLimits = {
   queuedRequestsPerCardMax: 1_000,
   /** Leases on one machine. */
   leasesMax: 100_000,
+  /** Models whose pin (or its undoing) is remembered, loaded or not. */
+  pinnedModelsMax: 4_096,
   /** A grant not confirmed by `loading` within this is recalled. */
   grantConfirmMs: 10_000,
   /** A load, once begun, may take this long, whatever signs of life its process gives; then the process is ended. */

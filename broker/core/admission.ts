@@ -17,6 +17,7 @@ import { wantSample } from './probe.js';
 import { count, emit, explain, publish } from './report.js';
 import type { Backoff, BudgetWaiter, Card, Core, Waiter } from './state.js';
 import { endWaiter, setHold } from './waiter.js';
+import { whatStays, type Staying } from './what-stays.js';
 
 /** Decides everything that can be decided on a card now. */
 export function settle(core: Core, card: Card): void {
@@ -52,9 +53,11 @@ function settleQueue(core: Core, card: Card): void {
       keepHold(core, card, waiter, heldBytes);
     } else {
       if (waiter.kind === 'place' && joinHost(core, card, waiter)) continue;
+      const triedEpoch = waiter.triedEpoch;
       const outcome = decide(core, card, waiter, head, heldBytes);
       if (outcome === 'done') continue;
-      tell(core, card, waiter, outcome);
+      if (outcome === 'no_victims') tellStuck(core, card, waiter, waiter.triedEpoch !== triedEpoch);
+      else tell(core, card, waiter, outcome);
       // Kept by its own process and not by the card: nobody waits behind it.
       if (!ownMatters.includes(outcome)) head ??= waiter;
     }
@@ -168,7 +171,6 @@ const reasons: Readonly<Record<string, string>> = {
   remeasure: 'a load failed in this process; what it left is being measured',
   leaving: 'room is being made',
   draining: 'a busy model has been asked to finish its calls',
-  no_victims: 'nothing may be evicted for it now',
   rung_changed: 'another probe answers than before; a second reading is awaited',
   behind_head: 'an earlier request needs the room',
   workers_full: 'the limit of worker processes is reached; one is being ended',
@@ -177,20 +179,28 @@ const reasons: Readonly<Record<string, string>> = {
 /** What a load that does not end may be to blame for. */
 const causedByLoads: readonly string[] = ['load_token', 'others_loading', 'no_victims', 'quiet'];
 
+/** Nothing can make room: told with what keeps everything where it is, and again when what an operator has pinned has changed. */
+function tellStuck(core: Core, card: Card, waiter: Waiter, looked: boolean): void {
+  if (!looked && waiter.told?.startsWith('no_victims') === true) return;
+  tell(core, card, waiter, 'no_victims', whatStays(core, card, waiter));
+}
+
 /** Tells the requester what it waits for, when that has changed; and which load it is, when that shows no progress. */
-function tell(core: Core, card: Card, waiter: Waiter, code: string): void {
+function tell(core: Core, card: Card, waiter: Waiter, code: string, staying: Staying | null = null): void {
   const stalled = causedByLoads.includes(code) && card.loading.size > 0 ? stalledLoad(core, card) : null;
-  if (waiter.told === code && waiter.toldStalled === (stalled?.id ?? null)) return;
+  const told = staying === null ? code : `${code} ${staying.pinned.join(' ')}`;
+  if (waiter.told === told && waiter.toldStalled === (stalled?.id ?? null)) return;
   core.fresh.delete(waiter.key);
-  waiter.told = code;
+  waiter.told = told;
   waiter.toldStalled = stalled?.id ?? null;
   const why = stalled === null ? '' : `; ${stallText(core, stalled)}`;
-  waiter.reason = `${reasons[code] ?? code}${why}: ${shortageText(core, card, waiter.needBytes)}`;
+  waiter.reason = `${staying?.text ?? reasons[code] ?? code}${why}: ${shortageText(core, card, waiter.needBytes, waiter.holdBytes)}`;
   const position = positionOf(core, card, waiter);
   const id = explain(core, {
     verdict: 'waiting', text: waiter.reason,
     generation: waiter.generation, request: waiter.request, model: waiter.model, device: card.device, class: waiter.class, arrivedUs: waiter.arrivedUs,
     numbers: numbersOf(core, card, shownNeed(core, waiter)),
+    ...(staying === null ? {} : { victims: staying.considered }),
     unverified: available(core, card).unverified,
   });
   emit(core, { type: 'wait', generation: waiter.generation, request: waiter.request, position, reason: waiter.reason, explain: id });

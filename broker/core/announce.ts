@@ -96,7 +96,7 @@ function strayLease(core: Core, card: Card, process: Process, state: ModelState)
     parkable: state.parkable, profiles: false, residencySeq: -1, useSeq: -1,
     inFlight: state.inFlight, queued: 0, busyUntilUs: 0, avoidUntilUs: 0,
     grantedUs: core.attendedUs, progressUs: core.attendedUs, loadedUs: core.attendedUs, lastUsedUs: core.attendedUs, lastUsedAtUs: core.nowUs,
-    strikes: 0, partialFailed: false, foreignAtGrantBytes: strangersBytes(card), grantRequest: null, idleBytes: 0, unsettled: false, over: false,
+    strikes: 0, failedMoves: 0, partialFailed: false, foreignAtGrantBytes: strangersBytes(card), grantRequest: null, idleBytes: 0, unsettled: false, over: false,
     recallCommand: null, commands: [], wishes: null, job: null, release: null,
   };
 }

@@ -51,7 +51,8 @@ function onCurrentAnswer(core: Core, lease: Lease, job: Job, answer: Answer): vo
       onBusy(core, lease, job, answer.inFlight);
       return;
     case 'unsupported':
-      nextRung(core, lease, job, `unsupported: ${answer.message}`);
+      if (isLastWord(core, lease, job)) staysPut(core, lease, 'unsupported', { model: lease.model, target: job.rung, reason: answer.message }, answer.message);
+      else nextRung(core, lease, job, `unsupported: ${answer.message}`);
       return;
     case 'failed':
       onFailed(core, lease, job, answer.code, answer.message);
@@ -69,11 +70,21 @@ function onDone(core: Core, lease: Lease, job: Job, answer: Done): void {
     return;
   }
   const left = Math.min(answer.residentBytes, lease.charge.residentBytes);
+  if (!inPart && left > 0 && answer.hostBytes === 0) {
+    onShortDone(core, lease, job, left);
+    return;
+  }
   if (!inPart) {
     beginRelease(core, lease, { leftBytes: left, toChargedBytes: left, then: 'parked', rung: 'park', cause: job.cause });
     return;
   }
   onPartDone(core, lease, job, answer, left);
+}
+
+/** All of it was asked for and a part is still there, with no copy elsewhere: that is not parked, only smaller; or nothing was done at all. */
+function onShortDone(core: Core, lease: Lease, job: Job, left: number): void {
+  if (left === lease.charge.residentBytes) onFailed(core, lease, job, 'move_failed', `all of its ${inWords(left)} are still there`);
+  else beginRelease(core, lease, { leftBytes: left, toChargedBytes: withHeadroom(left), then: 'resident', rung: 'partial', cause: job.cause });
 }
 
 /** A part was asked for: a short return sends the next one for all of it (R44, R268). */
@@ -158,8 +169,26 @@ function onFailed(core: Core, lease: Lease, job: Job, code: string, message: str
       askModels(core, lease.generation);
       return;
     default:
-      nextRung(core, lease, job, `${code}: ${message}`);
+      if (isLastWord(core, lease, job) && ++lease.failedMoves < failedMovesMax) staysPut(core, lease, 'move_failed', { model: lease.model, reason: message }, message);
+      else nextRung(core, lease, job, `${code}: ${message}`);
   }
+}
+
+/** Moves that a holder may fail in a row: a program that stumbles once has not lost its bytes for ever. */
+const failedMovesMax = 2;
+
+/** Its holder was asked to give all of it back: no milder rung is left, and a holder is never ended by us (D7). */
+function isLastWord(core: Core, lease: Lease, job: Job): boolean {
+  return job.rung === 'unload' && job.cause !== 'residue' && core.processes.get(lease.generation)?.role === 'holder';
+}
+
+/** Its holder could not give it back, or would not: the lease stays as it was and is passed over for a while; who asked for it by name is told. */
+function staysPut(core: Core, lease: Lease, code: 'unsupported' | 'move_failed', details: Readonly<Record<string, string>>, why: string): void {
+  count(core, 'movesFailed');
+  lease.avoidUntilUs = inMs(core, core.options.limits.commandAnswerMs);
+  dropJob(core, lease);
+  explain(core, { verdict: 'escalated', text: `${lease.model} was not given back (${why}); nothing was freed, it stays charged`, generation: lease.generation, model: lease.model, device: lease.device });
+  failWishes(core, lease, code, details);
 }
 
 /** The command had been given up. What it did is taken in as a fact about the model, and must be measured like any other. */

@@ -101,7 +101,7 @@ export function numbersOf(core: Core, card: Card, request: { readonly requestedB
     totalBytes: card.totalBytes,
     reserveBytes: card.reserveBytes,
     chargedBytes: card.chargedBytes,
-    holdBytes: card.holdBytes,
+    holdBytes: card.holdBytes - request.ownHoldBytes,
     foreignBytes: card.foreignBytes,
     sampledUsedBytes: card.sample?.usedBytes ?? null,
     sampleAgeMs: card.sample === null ? null : Math.floor((core.nowUs - card.sample.takenAtUs) / 1_000),

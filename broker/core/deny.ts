@@ -1,10 +1,10 @@
 /** Saying no: with the code, the numbers, what could be had, and where else there is room. */
-import { available, numbersOf } from './available.js';
+import { available, ledgerTermBytes, numbersOf } from './available.js';
 import { withoutHeadroom } from './headroom.js';
 import { count, emit, explain, inWords, noteAnswered, publish } from './report.js';
 import type { Card, Core } from './state.js';
 import type { ErrorCode, RequestClass } from '../../protocol/index.js';
-import type { Verdict } from './explain.js';
+import type { ExplainedVictim, Verdict } from './explain.js';
 
 export interface Denied {
   readonly generation: string;
@@ -22,6 +22,7 @@ export interface Denied {
   readonly ownHoldBytes?: number;
   readonly retryAfterMs?: number | null;
   readonly verdict?: Verdict;
+  readonly victims?: readonly ExplainedVictim[];
 }
 
 /** Why a request is refused; the rest of the answer is filled in by its caller. */
@@ -42,6 +43,7 @@ export function deny(core: Core, denied: Denied): void {
     text: denied.text,
     generation: denied.generation, request: denied.request, model: denied.model,
     device: card?.device ?? null, class: denied.class, numbers,
+    ...(denied.victims === undefined ? {} : { victims: denied.victims }),
     ...(denied.arrivedUs === undefined ? {} : { arrivedUs: denied.arrivedUs }),
     unverified: card !== null && available(core, card).unverified,
   });
@@ -69,10 +71,13 @@ function roomElsewhere(core: Core, card: Card, needBytes: number): string[] {
   return elsewhere;
 }
 
-/** Why a card cannot give now, for a person. */
-export function shortageText(core: Core, card: Card, needBytes: number): string {
+/** Why a card cannot give now, for a person. What is held for the request itself is available to it. */
+export function shortageText(core: Core, card: Card, needBytes: number, ownHoldBytes = 0): string {
   const free = available(core, card).freeBytes;
   if (free === null) return `free memory of ${card.device} is unknown`;
+  const othersBytes = card.holdBytes - ownHoldBytes;
   const foreign = card.foreignBytes === null || card.foreignBytes === 0 ? '' : `, ${inWords(card.foreignBytes)} used by processes we do not own`;
-  return `${inWords(needBytes)} needed, ${inWords(free - card.holdBytes)} available (${inWords(card.chargedBytes)} charged, ${inWords(card.holdBytes)} held${foreign})`;
+  // Less than the ledger alone would give: what the card itself reads decides.
+  const read = free < ledgerTermBytes(card) && card.sample !== null ? `; the card reads ${inWords(card.sample.usedBytes)} used` : '';
+  return `${inWords(needBytes)} needed, ${inWords(Math.max(0, free - othersBytes))} available (${inWords(card.chargedBytes)} charged, ${inWords(othersBytes)} held for others${foreign}${read})`;
 }

@@ -38,6 +38,8 @@ export type Effect =
   /** An answer that carries nothing (residency, pin), sent after the ledger has taken the change in. */
   | { readonly type: 'acknowledge'; readonly generation: string; readonly request: number }
   | { readonly type: 'fail'; readonly generation: string; readonly request: number | null; readonly code: string; readonly details: Readonly<Record<string, string>> }
+  /** A holder is told that its lease is none to use any more; its bytes stay charged until they are seen gone. */
+  | { readonly type: 'lease_quarantined'; readonly generation: string; readonly lease: string; readonly bytes: number; readonly reason: string }
   | { readonly type: 'report_evicted'; readonly generation: string; readonly request: number; readonly freedBytes: number }
   | { readonly type: 'spawn'; readonly generation: string; readonly engine: string; readonly devices: readonly string[] }
   | { readonly type: 'terminate'; readonly generation: string; readonly cause: TerminateCause; readonly graceMs: number }

@@ -134,7 +134,7 @@ export function explainVictims(core: Core, card: Card, seeker: Seeker, plan: Pla
     if (shown.length >= chosen.size + passedOverShown) break;
     const lease = mustLease(core, id);
     if (chosen.has(id) || lease.charge.chargedBytes === 0) continue;
-    const reason = passedOver(core, card, lease, seeker) ?? 'dearer';
+    const reason = passedOver(core, card, lease, seeker) ?? (plan === null ? 'insufficient' : 'dearer');
     const victim = { lease, generation: lease.generation, busy: reason === 'in_use', freesBytes: lease.charge.chargedBytes, costMs: returnCostMs(core, lease, canPark(core, lease)), lastUsedUs: lease.lastUsedUs };
     shown.push(explainOne(core, victim, reason));
   }

@@ -31,13 +31,15 @@ type Writable<T> = { -readonly [K in keyof T]: T[K] };
 /** Commands of one lease that may go unanswered before its process is ended. */
 export const strikesMax = 2;
 
+const rungWords = { partial: 'freed in part', park: 'parked', unload: 'unloaded' } as const;
+
 /** Sends the first fitting rung's command. */
 export function startEviction(core: Core, lease: Lease, order: EvictionOrder): void {
   const parks = order.target === 'host' && canPark(core, lease);
   const rung = order.bytes !== null ? 'partial' : parks ? 'park' : 'unload';
   const id = openCommand(core, { generation: lease.generation, kind: 'move', lease: lease.id });
   const { limits } = core.options;
-  lease.job = { command: id, cause: order.cause, rung, when: order.when, bytes: order.bytes, waiterSinceAtUs: order.waiterSinceAtUs, beneficiary: order.beneficiary, startedUs: core.attendedUs, phase: 'sent' };
+  lease.job = { command: id, cause: order.cause, rung, when: order.when, bytes: order.bytes, waiterSinceAtUs: order.waiterSinceAtUs, beneficiary: order.beneficiary, startedUs: core.attendedUs, phase: 'sent', reason: order.reason };
   core.timers.set('job', lease.id, inMs(core, limits.commandAnswerMs));
   reindex(core, lease);
   emit(core, {
@@ -47,7 +49,9 @@ export function startEviction(core: Core, lease: Lease, order: EvictionOrder): v
     expiresMs: order.when === 'drained' ? limits.drainTimeoutMs : limits.commandAnswerMs,
     reason: order.reason,
   });
-  publish(core, 'evicting', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, rung, when: order.when, cause: order.cause });
+  publish(core, 'evicting', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, rung, when: order.when, cause: order.cause, reason: order.reason });
+  // A plan has its own record, under the request that it was made for and under each victim.
+  if (order.cause !== 'plan') explain(core, { verdict: 'evicting', text: `${lease.model} is to be ${rungWords[rung]}: ${order.reason}`, generation: lease.generation, model: lease.model, device: lease.device });
 }
 
 /** The command did not do it: the next rung of the same victim. */
@@ -86,6 +90,8 @@ export function quarantine(core: Core, lease: Lease, why: string): void {
   count(core, 'quarantines');
   publish(core, 'quarantined', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, bytes: lease.charge.chargedBytes, why });
   explain(core, { verdict: 'quarantined', text: `${inWords(lease.charge.chargedBytes)} of ${lease.model} on ${lease.device} are quarantined: ${why}`, generation: lease.generation, model: lease.model, device: lease.device });
+  const process = core.processes.get(lease.generation);
+  if (process?.role === 'holder' && process.sessionOpen) emit(core, { type: 'lease_quarantined', generation: lease.generation, lease: lease.id, bytes: lease.charge.chargedBytes, reason: why });
   failWishes(core, lease, 'quarantined', { bytes: String(lease.charge.chargedBytes), device: lease.device, reason: why });
 }
 

@@ -27,7 +27,7 @@ export function openLease(core: Core, card: Card, waiter: BudgetWaiter): Lease {
     parkable: waiter.parkable, profiles: waiter.profiles,
     residencySeq: -1, useSeq: -1, inFlight: 0, queued: 0, busyUntilUs: 0, avoidUntilUs: 0,
     grantedUs: core.attendedUs, progressUs: core.attendedUs, loadedUs: core.attendedUs, lastUsedUs: core.attendedUs, lastUsedAtUs: core.nowUs,
-    strikes: 0, partialFailed: false, foreignAtGrantBytes: strangersBytes(card), grantRequest: waiter.request, idleBytes: 0, unsettled: false, over: false,
+    strikes: 0, failedMoves: 0, partialFailed: false, foreignAtGrantBytes: strangersBytes(card), grantRequest: waiter.request, idleBytes: 0, unsettled: false, over: false,
     recallCommand: null, commands: [], wishes: null, job: null, release: null,
   };
   enterLease(core, card, lease);

@@ -20,6 +20,19 @@ export function modelOf(core: Core, key: string): Model {
   return model;
 }
 
+/** Takes an operator's word on a model, loaded or not; false: too many are remembered already. */
+export function setPinned(core: Core, key: string, pinned: boolean): boolean {
+  if (!core.models.has(key) && countPins(core) >= core.options.limits.pinnedModelsMax) return false;
+  modelOf(core, key).pinned = pinned;
+  return true;
+}
+
+function countPins(core: Core): number {
+  let pins = 0;
+  for (const { pinned } of core.models.values()) if (pinned !== null) pins++;
+  return pins;
+}
+
 function forgetOld(core: Core): void {
   let looks = 0;
   for (const [key, model] of core.models) {

@@ -189,6 +189,10 @@ export function onProcessExited(core: Core, event: Of<'process_exited'>): void {
   if (process.state === 'spawning' || process.joined.size > 0) failJoined(core, process, event.how);
   if (event.engineHung === true) engineHung(core, process);
   publish(core, 'process_ended', { generation: event.generation, how: event.how });
+  for (const id of process.leases) {
+    const { model, device, charge } = mustLease(core, id);
+    explain(core, { verdict: 'ended', text: `${event.generation} has ended (${event.how}), and ${inWords(charge.residentBytes)} of ${model} with it`, generation: event.generation, model, device });
+  }
   removeProcess(core, process, true);
 }
 
@@ -283,7 +287,7 @@ function leaveSeat(core: Core, card: Card, seat: Seat, ran: boolean): void {
   if (card.quietWantedUs === null) card.quietWantedUs = core.attendedUs;
   core.timers.set('returning', returningKey(card, seat.generation), inMs(core, core.options.limits.releaseConfirmMs));
   wantSample(core, card, core.nowUs);
-  explain(core, { verdict: 'evicting', text: `${seat.generation} has ended; ${inWords(chargedBytes)} on ${card.device} are returning`, generation: seat.generation, device: card.device });
+  explain(core, { verdict: 'ended', text: `${seat.generation} has ended; ${inWords(chargedBytes)} on ${card.device} are returning`, generation: seat.generation, device: card.device });
 }
 
 /** Its open requests are void (D3): nobody is there to hear an answer. */

@@ -34,6 +34,7 @@ export function beginRelease(core: Core, lease: Lease, released: Released): void
     then: released.then,
     rung: released.rung,
     cause: released.cause,
+    reason: lease.job?.reason ?? null,
     measuredAtUs: null,
   };
   lease.job = null;
@@ -62,17 +63,19 @@ export function finishRelease(core: Core, lease: Lease, how: string): void {
   core.timers.drop('release', lease.id);
   lease.release = null;
   lease.strikes = 0;
+  lease.failedMoves = 0;
   setCharged(core, lease.charge, release.toChargedBytes);
   setMeasured(core, lease.charge, Math.min(release.leftBytes, release.toChargedBytes));
   card.planEpoch++;
   card.seats.get(lease.generation)?.remeasure.delete(lease.id);
-  if (release.cause !== 'reported') count(core, 'evictions');
-  publish(core, release.cause === 'reported' ? 'released' : 'evicted', {
-    lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, freedBytes, how,
-  });
-  if (release.cause !== 'reported') {
+  const { cause, reason } = release;
+  if (cause === 'reported') {
+    publish(core, 'released', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, freedBytes, how });
+  } else {
+    count(core, 'evictions');
+    publish(core, 'evicted', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, freedBytes, how, cause, reason });
     explain(core, {
-      verdict: 'evicted', text: `${lease.model}: ${inWords(freedBytes)} seen gone ${how}`,
+      verdict: 'evicted', text: `${lease.model}: ${inWords(freedBytes)} seen gone ${how}${reason === null ? '' : ` (${reason})`}`,
       generation: lease.generation, model: lease.model, device: lease.device,
     });
   }

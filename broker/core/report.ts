@@ -75,6 +75,7 @@ export function explain(core: Core, why: Explained): string {
 
 export interface ExplainFilter {
   readonly id?: string | null;
+  /** Records filed under it, and plans that chose it as a victim. */
   readonly model?: string | null;
   readonly device?: string | null;
   /** Records at most; default 100. */
@@ -90,10 +91,15 @@ export function explainRecords(core: Core, filter: ExplainFilter = {}): ExplainR
     const place = (core.nextExplain - 1 - age) % core.options.limits.explainRecordsMax;
     const record = core.explains[place];
     if (record === undefined) break;
-    if (differs(filter.id, record.id) || differs(filter.model, record.model) || differs(filter.device, record.device)) continue;
+    if (differs(filter.id, record.id) || differs(filter.device, record.device)) continue;
+    if (differs(filter.model, record.model) && !choseVictim(record, filter.model)) continue;
     found.push(record);
   }
   return found;
+}
+
+function choseVictim({ victims }: ExplainRecord, model: string | null | undefined): boolean {
+  return victims.some((victim) => victim.model === model && victim.passedOver === null);
 }
 
 function differs(wanted: string | null | undefined, is: string | null): boolean {

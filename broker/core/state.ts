@@ -169,6 +169,8 @@ export interface Release {
   readonly then: 'closed' | 'parked' | 'resident';
   readonly rung: 'partial' | 'park' | 'unload';
   readonly cause: JobCause | 'reported';
+  /** For whom or why it was asked for; null: it was not. */
+  readonly reason: string | null;
   /** When the last sample was taken that was compared and still showed the bytes; null: none has been. */
   measuredAtUs: number | null;
 }
@@ -188,6 +190,8 @@ export interface Job {
   readonly startedUs: number;
   /** `put_off`: its worker was busy with the load of it, and is asked again when that is over, or should be. */
   phase: 'sent' | 'draining' | 'put_off' | 'moving' | 'cancelling';
+  /** For whom or why, for a person. */
+  readonly reason: string;
 }
 
 export interface Lease {
@@ -225,6 +229,8 @@ export interface Lease {
   lastUsedUs: number;
   lastUsedAtUs: number;
   strikes: number;
+  /** Moves in a row that its holder has failed. */
+  failedMoves: number;
   /** A partial eviction freed less than asked: the next one takes all (R44). */
   partialFailed: boolean;
   foreignAtGrantBytes: number | null;

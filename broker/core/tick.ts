@@ -18,6 +18,7 @@ import { terminate } from './terminate.js';
 import type { Timer } from './timers.js';
 import { ttlDue } from './ttl.js';
 import { endWaiter } from './waiter.js';
+import { whatStays } from './what-stays.js';
 import { wishOverdue } from './wish.js';
 
 export function onTicked(core: Core): void {
@@ -114,10 +115,12 @@ function assignmentOver(core: Core, key: string): void {
 function deadlinePassed(core: Core, waiter: Waiter): void {
   const card = mustCard(core, waiter.device);
   const unmeasured = numbersOf(core, card, { requestedBytes: 0, needBytes: 0, floorBytes: 0, ownHoldBytes: 0 }).truth === 'ledger' && !isLedgerOnly(core, card) && card.missing !== null;
-  const reason = waiter.kind === 'place' && waiter.joined !== null ? waiter.reason : shortageText(core, card, waiter.needBytes);
+  const staying = whatStays(core, card, waiter);
+  const why = waiter.told?.startsWith('no_victims') === true ? `${staying.text}: ` : '';
+  const reason = waiter.kind === 'place' && waiter.joined !== null ? waiter.reason : why + shortageText(core, card, waiter.needBytes, waiter.holdBytes);
   deny(core, {
     generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs,
-    verdict: 'expired', card, ...shownNeed(core, waiter),
+    verdict: 'expired', card, ...shownNeed(core, waiter), victims: staying.considered,
     ...(unmeasured
       ? { code: 'device_unmeasured' as const, details: { device: card.device, reading: card.missing?.reading ?? 'unknown' } }
       : { code: 'deadline_passed' as const, details: { what: `room for ${waiter.model}`, deadlineMs: String(waiter.deadlineMs), reason } }),

@@ -20,5 +20,5 @@ export function ttlDue(core: Core, lease: Lease): void {
     core.timers.set('ttl', lease.id, inMs(core, core.options.limits.tickIntervalMs));
     return;
   }
-  startEviction(core, lease, { cause: 'ttl', when: 'now', bytes: null, target: 'host', waiterSinceAtUs: null, beneficiary: null, reason: 'idle' });
+  startEviction(core, lease, { cause: 'ttl', when: 'now', bytes: null, target: 'host', waiterSinceAtUs: null, beneficiary: null, reason: `unused for its ttl of ${String(lease.policy.ttlMs ?? 0)} ms` });
 }

@@ -4,21 +4,22 @@ import type { CoreEvent } from './events.js';
 import { endWish, failWish } from './evict-progress.js';
 import { startEviction } from './ladder.js';
 import { reindex } from './lease-store.js';
+import { setPinned } from './model.js';
 import { mustCard, mustLease } from './must.js';
 import { waiterKey } from './queue.js';
 import { count, emit } from './report.js';
 import { requester } from './request.js';
 import type { Core, EvictRequest, Lease } from './state.js';
 
-/** "Free this model's card bytes": waits for its calls to end and for the bytes to be seen gone. A load is stopped, unless older calls wait for it and it ends soon. */
+/**
+ * "Free this model's card bytes": waits for its calls to end and for the bytes to be seen gone. A load is stopped, unless
+ * older calls wait for it and it ends soon. Which models there are is known to those who serve them, not here: one that
+ * was never loaded holds nothing.
+ */
 export function onEvictRequested(core: Core, event: Extract<CoreEvent, { type: 'evict_requested' }>): void {
   const process = requester(core, event);
   if (process === null) return;
   const leases = leasesOf(core, event.model).filter((lease) => lease.charge.chargedBytes > 0 || event.target === 'none');
-  if (leases.length === 0 && !core.models.has(event.model)) {
-    emit(core, { type: 'fail', generation: event.generation, request: event.request, code: 'model_unknown', details: { model: event.model, known: knownModels(core) } });
-    return;
-  }
   if (leases.some((lease) => lease.pinned)) {
     emit(core, { type: 'fail', generation: event.generation, request: event.request, code: 'pinned', details: { model: event.model } });
     return;
@@ -92,15 +93,14 @@ export function dropWish(core: Core, key: string): boolean {
   return true;
 }
 
-/** "Never, or no longer never, a victim." */
+/** "Never, or no longer never, a victim": remembered for its next load where the model is not loaded yet. */
 export function onPinRequested(core: Core, event: Extract<CoreEvent, { type: 'pin_requested' }>): void {
   if (requester(core, event) === null) return;
-  const model = core.models.get(event.model);
-  if (model === undefined) {
-    emit(core, { type: 'fail', generation: event.generation, request: event.request, code: 'model_unknown', details: { model: event.model, known: knownModels(core) } });
+  if (!setPinned(core, event.model, event.pinned)) {
+    const { pinnedModelsMax } = core.options.limits;
+    emit(core, { type: 'fail', generation: event.generation, request: event.request, code: 'too_many_pins', details: { limit: String(pinnedModelsMax) } });
     return;
   }
-  model.pinned = event.pinned;
   for (const lease of leasesOf(core, event.model)) {
     lease.pinned = event.pinned;
     reindex(core, lease);
@@ -114,10 +114,4 @@ function leasesOf(core: Core, model: string): Lease[] {
     for (const id of core.processes.get(generation)?.models.get(model)?.leases ?? []) found.push(mustLease(core, id));
   }
   return found;
-}
-
-function knownModels(core: Core): string {
-  const known: string[] = [];
-  for (const key of core.models.keys()) if (known.push(key) >= 32) break;
-  return known.join(', ');
 }

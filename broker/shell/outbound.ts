@@ -11,6 +11,9 @@ import type { Session, Sessions } from './session.js';
 
 type Of<T extends Effect['type']> = Extract<Effect, { type: T }>;
 type Command = Extract<ControlMessage, { type: 'model_to_device' | 'trim_host' | 'recall_lease' | 'list_models' }>;
+/** What the wire carries of a sentence. */
+const reasonCharactersMax = 2_000;
+
 type WithoutId<M> = M extends unknown ? Omit<M, 'id'> : never;
 
 /** What outbound needs of the rest of the shell. */
@@ -52,6 +55,9 @@ export class Outbound {
         return;
       case 'report_evicted':
         this.#send(effect.generation, { type: 'evicted', id: effect.request, freedBytes: effect.freedBytes });
+        return;
+      case 'lease_quarantined':
+        this.#send(effect.generation, { type: 'lease_quarantined', lease: effect.lease, bytes: effect.bytes, reason: effect.reason.slice(0, reasonCharactersMax) });
         return;
       case 'placed':
         this.#parts.placed(effect);

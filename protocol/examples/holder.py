@@ -105,7 +105,7 @@ class Holder:
             message = self.receive()
             if message["type"] == "waiting":
                 tell("waiting", reason=message["reason"])
-            elif message["type"] == "model_to_device":
+            elif message["type"] in ("model_to_device", "lease_quarantined"):
                 # Giving back asks something itself, and waits for its turn.
                 self.waiting.append(message)
             elif message["type"] in COMMANDS:
@@ -179,6 +179,13 @@ class Holder:
             self.send("release_lease", lease=lease, cause="unloaded", failure=None)
             tell("gone", bytes=freed)
 
+    def quarantined(self, message):
+        """It was wanted and not given back: it may not be used any more, and counts until it is free."""
+        self.resident, lease, self.lease = 0, self.lease, None
+        self.give_back()
+        self.send("release_lease", lease=lease, cause="unloaded", failure=None)
+        tell("quarantined", reason=message["reason"])
+
     def list_models(self, command):
         self.announced += 1
         self.send("models", id=command["id"], seq=self.announced, models=self.models())
@@ -195,7 +202,7 @@ class Holder:
 
 COMMANDS = {
     "model_to_device": Holder.move, "list_models": Holder.list_models, "recall_lease": Holder.recall, "trim_host": Holder.trim,
-    "drain": Holder.note, "shutdown": Holder.note,
+    "drain": Holder.note, "shutdown": Holder.note, "lease_quarantined": Holder.quarantined,
 }
 
 
@@ -204,8 +211,13 @@ def tell(event, **facts):
 
 
 def main():
+    if len(sys.argv) != 3 or not sys.argv[2].isdigit() or int(sys.argv[2]) == 0:
+        sys.exit("usage: holder.py STATE-FOLDER BYTES\n  STATE-FOLDER: of a broker that runs (`leasehold ps` shows its socket there); BYTES: a whole number, such as 8388608 for 8 MiB")
     state, size = pathlib.Path(sys.argv[1]), int(sys.argv[2])
-    holder = Holder(state)
+    try:
+        holder = Holder(state)
+    except OSError as error:
+        sys.exit(f"no broker answers in {state}: {error}")
     card = next((card for card in holder.welcome["devices"] if card["totalBytes"] is not None), None)
     if card is None:
         sys.exit("there is no card")
@@ -218,4 +230,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

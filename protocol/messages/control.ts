@@ -256,6 +256,12 @@ export const controlMessages = {
     residentBytes: nullable(bytes()),
     newModels: announcements(),
   }),
+  lease_quarantined: message('To a holder: your lease has not been given back when it was wanted, and is not to be used any more. Its bytes stay charged until they are seen gone; `release_lease` once they are.', ['broker'], {
+    lease: leaseId(),
+    /** What stays charged. */
+    bytes: bytes(),
+    reason: shortText(),
+  }),
   trim_host: message('Give back host copies.', ['broker'], {
     id: id(),
     lease: leaseId(),

@@ -2,6 +2,7 @@
 import { LeaseholdError, deniedError, type ControlMessage, type LeasePart, type Limits, type ModelState, type NewModels, type ResidencyState } from '../../protocol/index.js';
 import type { Channel } from '../../protocol/node/index.js';
 import { checkEvictAnswer, checkMeasured, checkParts, type EvictAnswer, type Measured } from './measured.js';
+import { warn } from './warn.js';
 
 export type { EvictAnswer, Measured } from './measured.js';
 
@@ -19,7 +20,12 @@ export interface EvictOrder {
   readonly signal: AbortSignal;
 }
 
-/** Frees what is asked and says what is left. A throw is a failed move; the lease stays as it was. */
+/**
+ * Frees what is asked and says what is left. A throw, an answer that is none, and one that says that everything is still
+ * there are failed moves: the process is warned (`process.on('warning')`), the lease stays as it was and is left alone
+ * for a while. The second failure in a row ends it: `use()` throws `quarantined`, and its bytes stay charged until they
+ * are seen gone.
+ */
 export type EvictHandler = (order: EvictOrder) => Promise<EvictAnswer> | EvictAnswer;
 
 export interface HeldLeaseParts {
@@ -31,6 +37,7 @@ export interface HeldLeaseParts {
   readonly parkable: boolean;
   readonly onEvict: EvictHandler;
   readonly announce: () => NewModels;
+  /** It has been given back: by its owner or by an eviction. */
   readonly onReleased: () => void;
 }
 
@@ -59,6 +66,10 @@ export class HeldLease {
   readonly #using = new Set<number>();
   /** Null: held. Else why it is not any more. */
   #over: LeaseholdError | null = null;
+  #quarantined = false;
+  #tellEnded: (why: LeaseholdError) => void = () => undefined;
+  /** Resolves, once, when it is held no more, with why: `closed` (given back by `release()` or by `onEvict`), `quarantined`, or how the session ended. */
+  readonly ended: Promise<LeaseholdError> = new Promise((resolve) => { this.#tellEnded = resolve; });
   #underway: Underway | null = null;
   readonly #own: HeldLeaseParts;
 
@@ -85,7 +96,7 @@ export class HeldLease {
     return this.#using.size;
   }
 
-  /** True until it is released, evicted, or its session has ended. */
+  /** True until it is released, evicted or quarantined, or its session has ended. */
   get held(): boolean {
     return this.#over === null;
   }
@@ -136,18 +147,31 @@ export class HeldLease {
     this.#parts = [...byName.values()];
   }
 
-  /** Gives it back: the bytes are, or are about to be, free. Idempotent. */
+  /** Gives it back: the bytes are, or are about to be, free. What was quarantined can still be given back. Idempotent. */
   release(cause: 'unused' | 'unloaded' | 'load_failed' | 'cancelled' = 'unloaded'): void {
-    if (this.#over !== null) return;
+    if (this.#over !== null && !this.#quarantined) return;
     this.#own.channel.send({ type: 'release_lease', lease: this.lease, cause, failure: null });
-    this.#end(new LeaseholdError('lease_unknown', { lease: this.lease }));
+    this.#end('it was released');
+    this.#quarantined = false;
   }
 
   /** @internal The session has ended. */
   lost(error: LeaseholdError): void {
-    this.#over ??= error;
+    this.#leave(error);
+    this.#quarantined = false;
     this.#underway?.abort.abort(error);
     this.#dropOrder();
+  }
+
+  /** @internal The broker has given it up: its bytes are charged to nobody's use until they are seen gone. */
+  quarantine({ bytes, reason }: Control<'lease_quarantined'>): void {
+    if (this.#over !== null) return;
+    const error = new LeaseholdError('quarantined', { bytes, device: this.device, reason: `${this.model}: ${reason}` }, { help: 'Free them, then call release() on the lease; until then they stay charged.' });
+    this.#quarantined = true;
+    this.#leave(error);
+    this.#underway?.abort.abort(error);
+    this.#dropOrder();
+    warn(error);
   }
 
   /** @internal An order of the broker; answered at once, or when it has been carried out. */
@@ -199,21 +223,26 @@ export class HeldLease {
       this.#dropOrder();
       if (answer === 'busy') this.#answer({ type: 'busy', id, inFlight: this.inFlight });
       else if (answer === 'unsupported') this.#answer({ type: 'unsupported', id, message: `${this.model} cannot be moved to ${order.target}` });
-      else this.#moved(id, before, answer.residentBytes, answer.hostBytes ?? 0);
+      else if (order.bytes === null && answer.residentBytes > 0 && answer.residentBytes >= before) throw new LeaseholdError('input_invalid', { field: 'onEvict', reason: `it returned residentBytes ${String(answer.residentBytes)}: all of it is still there; answer 'busy' or 'unsupported' where nothing can be freed` });
+      else this.#moved(id, before, answer.residentBytes, answer.hostBytes ?? 0, order.reason);
     } catch (error) {
+      // Whoever threw it may not catch it: the broker asked, not they. Of what we said ourselves, the reason is all that is new.
+      const reason = error instanceof Error ? error.message : String(error);
+      const failure = new LeaseholdError('move_failed', { model: this.model, reason }, { cause: error, help: 'The lease stays as it was and is left alone for a while; a second failure in a row quarantines its bytes.' });
+      warn(failure);
       this.#dropOrder();
-      this.#fail(id, LeaseholdError.from(error, 'move_failed', { model: this.model }));
+      if (this.#over === null) this.#fail(id, failure);
     }
   }
 
   /** States what was done, which may be less than was asked. */
-  #moved(id: number, before: number, residentBytes: number, hostBytes: number): void {
+  #moved(id: number, before: number, residentBytes: number, hostBytes: number, reason: string): void {
     this.#residentBytes = residentBytes;
     this.#hostBytes = hostBytes;
     const target = residentBytes > 0 || hostBytes > 0 ? 'host' : 'none';
     this.#state = residentBytes > 0 ? 'resident' : hostBytes > 0 ? 'parked' : 'absent';
     this.#answer({ type: 'done', id, target, freedBytes: Math.max(0, before - residentBytes), residentBytes, hostBytes });
-    if (target === 'none') this.#end(new LeaseholdError('lease_unknown', { lease: this.lease }));
+    if (target === 'none') this.#end(`it was evicted (${reason})`);
   }
 
   #dropOrder(): void {
@@ -221,10 +250,16 @@ export class HeldLease {
     this.#underway = null;
   }
 
-  #end(error: LeaseholdError): void {
-    this.#over = error;
+  #end(how: string): void {
+    this.#leave(new LeaseholdError('closed', { what: `The lease of ${this.model} (${how})` }, { help: 'Ask for a new lease.' }));
     this.#dropOrder();
     this.#own.onReleased();
+  }
+
+  #leave(why: LeaseholdError): void {
+    if (this.#over !== null && !this.#quarantined) return;
+    this.#over = why;
+    this.#tellEnded(why);
   }
 
   #fail(id: number, error: LeaseholdError): void {

@@ -89,7 +89,8 @@ export class Holdings {
 
   /** A message of the broker to this holder. */
   take(message: ControlMessage): void {
-    takeOrder(message, 'holder', this.#orders);
+    if (message.type === 'lease_quarantined') this.#leases.get(message.lease)?.quarantine(message);
+    else takeOrder(message, 'holder', this.#orders);
   }
 
   readonly #orders: Orders = {

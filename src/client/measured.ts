@@ -35,12 +35,15 @@ export function checkParts(value: readonly LeasePart[]): void {
 
 export function checkEvictAnswer(value: EvictAnswer): void {
   if (value === 'busy' || value === 'unsupported') return;
-  check(left, value, 'what onEvict answers');
+  // A handler that forgets its `return` is the commonest slip, and must read what it forgot.
+  if (typeof value !== 'object' || (value as unknown) === null) {
+    throw new LeaseholdError('input_invalid', { field: 'onEvict', reason: `it must return { residentBytes }, 'busy' or 'unsupported', not ${(JSON.stringify(value) as string | undefined) ?? 'undefined'}` });
+  }
+  check(left, value, 'what onEvict returns');
 }
 
 function check(schema: Schema<unknown>, value: unknown, what: string): void {
   const fault = schema.check(value, '');
   if (fault === null) return;
-  const expected = fault.path === '' && schema === left ? 'busy, unsupported or { residentBytes }' : fault.expected;
-  throw new LeaseholdError('input_invalid', { field: fault.path === '' ? what : `${what}: ${fault.path}`, reason: `it must be ${expected}` });
+  throw new LeaseholdError('input_invalid', { field: fault.path === '' ? what : `${what}: ${fault.path}`, reason: `it must be ${fault.expected}` });
 }

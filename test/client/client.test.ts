@@ -167,7 +167,8 @@ t.test('a holder', async (t) => {
     lease.release();
     await turns();
     t.match(broker.all('release_lease'), [{ lease: 'b-l1', cause: 'unloaded' }]);
-    t.equal(await codeOf(lease.loaded({ residentBytes: 1 })), 'lease_unknown');
+    t.match(await lease.loaded({ residentBytes: 1 }).catch((error: unknown) => error), { code: 'closed', message: 'The lease of m (it was released) has been closed.', help: 'Ask for a new lease.' });
+    t.match(await lease.ended, { code: 'closed' });
     t.match(await broker.channel.request({ type: 'recall_lease', lease: 'b-l1' }, { timeoutMs: 10_000 }), { begun: false });
     await holder.close();
   });
@@ -184,7 +185,7 @@ t.test('a holder', async (t) => {
     t.match(await move.answer, { type: 'done', target: 'none', freedBytes: 900, residentBytes: 0, newModels: { added: [{ state: 'absent' }] } });
     t.match(orders, [{ target: 'none', bytes: null, when: 'drained' }]);
     t.notOk(lease.held);
-    t.throws(() => lease.use(), { code: 'lease_unknown' });
+    t.throws(() => lease.use(), { code: 'closed', message: /it was evicted \(/ });
     await holder.close();
   });
 
@@ -202,6 +203,41 @@ t.test('a holder', async (t) => {
     t.match(await broker.move({ ...order, lease: 'b-l7' }).answer, { type: 'failed', code: 'lease_unknown' });
     t.match(await broker.move({ ...order, generation: 'b-s9' }).answer, { type: 'failed', code: 'generation_stale' });
     t.ok(lease.held);
+    await holder.close();
+  });
+
+  t.test('warns its own program of a handler that throws, answers nothing, or frees nothing; the lease stays and the broker is told', async (t) => {
+    const warnings: (Error & { readonly code?: string; readonly detail?: string })[] = [];
+    const onWarning = (warning: Error): void => { warnings.push(warning); };
+    process.on('warning', onWarning);
+    const answers: (() => unknown)[] = [
+      () => { throw new TypeError('free is not a function'); }, () => undefined, () => 'later', () => ({ residentBytes: 900 }), () => ({ residentBytes: Number.NaN }), async () => Promise.reject(new LeaseholdError('request_cancelled', { what: 'It' })),
+    ];
+    const { broker, holder, lease } = await holding(() => (answers.shift() ?? (() => 'busy'))() as EvictAnswer);
+    const reasons = [/free is not a function/, /onEvict: it must return \{ residentBytes \}, 'busy' or 'unsupported', not undefined/, /not "later"/, /residentBytes 900: all of it is still there/, /what onEvict returns: residentBytes: it must be/, /It was cancelled/];
+    for (const reason of reasons) {
+      t.match(await broker.move(order).answer, { type: 'failed', code: 'move_failed', message: reason, residentBytes: 900 });
+      lease.use()();
+    }
+    await turns();
+    process.off('warning', onWarning);
+    t.strictSame(warnings.map(({ name, code }) => [name, code]), reasons.map(() => ['LeaseholdWarning', 'move_failed']));
+    t.match(warnings[0], { message: 'Moving m failed: free is not a function.', detail: /a second failure in a row[^]*TypeError: free[^]*client\.test/ }, 'with the place where it was thrown');
+    t.ok(lease.held);
+    await holder.close();
+  });
+
+  t.test('whose lease is quarantined may not use it any more, and may still give it back', async (t) => {
+    const { broker, holder, lease } = await holding(() => 'busy');
+    broker.channel.send({ type: 'lease_quarantined', lease: 'b-l1', bytes: 990, reason: 'the move took too long' });
+    t.match(await lease.ended, { code: 'quarantined', message: '990 bytes on SIM-a could not be freed and are quarantined: m: the move took too long.', help: /release\(\)/ });
+    t.throws(() => lease.use(), { code: 'quarantined' });
+    t.equal(lease.held, false);
+    lease.release();
+    lease.release();
+    t.match(await broker.heard('release_lease'), { lease: 'b-l1' });
+    t.equal(broker.all('release_lease').length, 1);
+    t.throws(() => lease.use(), { code: 'closed' });
     await holder.close();
   });
 

@@ -164,7 +164,7 @@ t.test('models come, stay and go as they are told', async (t) => {
     const stop = new AbortController();
     const told: string[] = [];
     const waiting = refusal(orchestrator.load('large', { signal: stop.signal, onStage: ({ text }) => { told.push(text); } }));
-    await until('it to be told why it waits', () => told.some((text) => /nothing may be evicted for it now: .* needed, .* available/.test(text)));
+    await until('it to be told why it waits', () => told.some((text) => /firm is pinned \(leasehold pin --off MODEL\).*: .* needed, .* available/.test(text)));
     t.match(await leaseOf(orchestrator, 'firm'), { state: 'resident' });
     stop.abort();
     t.equal((await waiting).code, 'request_cancelled');
@@ -209,7 +209,7 @@ t.test('the host process leases for itself, and gives way when a model needs the
   t.equal((await answer).text, 'room made');
   t.match(orders, [{ target: 'none', when: 'drained' }]);
   t.equal(lease.held, false);
-  t.equal((await refusal(lease.loaded({ residentBytes: 1 }))).code, 'lease_unknown');
+  t.match(await refusal(lease.loaded({ residentBytes: 1 })), { code: 'closed', message: /^The lease of .* \(it was evicted/ });
 
   const small = await orchestrator.lease({ model: 'small', bytes: MiB, onEvict: () => 'busy' });
   small.release('unused');

@@ -85,6 +85,10 @@ t.test('the holder in Python leases bytes, shows up with its pid, and makes room
     return;
   }
   const stateFolder = mkdtempSync(join(tmpdir(), 'lh-py-'));
+  for (const given of [[], [stateFolder], [stateFolder, '12MiB'], [stateFolder, '0']]) {
+    t.match(spawnSync('python3', ['-S', example, ...given], { encoding: 'utf8' }), { status: 1, stderr: /^usage: holder\.py STATE-FOLDER BYTES\n[^\n]*\n$/ }, given.join(' '));
+  }
+  t.match(spawnSync('python3', ['-S', example, stateFolder, '1'], { encoding: 'utf8' }), { status: 1, stderr: /^no broker answers in [^\n]*\n$/ });
   const orchestrator = await createOrchestrator({
     broker: 'own', stateFolder, devices: ['sim:12MiB'],
     models: { big: { engine: 'simulated', source: `sim:${JSON.stringify({ text: 'room at last', weightsBytes: 9 * mebibyte })}` } },

@@ -451,7 +451,7 @@ t.test('evict and pin by name: confirmed with the bytes freed, refused with the 
   const a = stage.resident(worker, 'a', 6 * GiB);
   const client = stage.session();
   const evict = (request: number, model: string, deadlineMs = 10_000): Effect[] => stage.send({ type: 'evict_requested', generation: client, request, model, target: 'none', deadlineMs });
-  test.equal(only(evict(1, 'nobody'), 'fail').code, 'model_unknown');
+  test.match(only(evict(1, 'never loaded'), 'report_evicted'), { request: 1, freedBytes: 0 }, 'which models there are is known to who serves them');
   stage.send({ type: 'pin_requested', generation: client, request: 2, model: 'a', pinned: true });
   test.equal(only(evict(3, 'a'), 'fail').code, 'pinned');
   test.equal(stage.lease(a)?.pinned, true);

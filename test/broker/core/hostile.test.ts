@@ -168,6 +168,9 @@ t.test('a model evicted while quarantined: who asked is answered when its bytes 
   const client = stage.session();
   const first = only(stage.send({ type: 'evict_requested', generation: client, request: 1, model: 'm', target: 'none', deadlineMs: 60_000 }), 'move');
   stage.answer(first, { kind: 'failed', code: 'move_failed', message: 'no', residentBytes: 4 * GiB });
+  stage.pass(6_000);
+  const second = only(stage.send({ type: 'evict_requested', generation: client, request: 3, model: 'm', target: 'none', deadlineMs: 60_000 }), 'move');
+  stage.answer(second, { kind: 'failed', code: 'move_failed', message: 'no', residentBytes: 4 * GiB });
   test.equal(stage.lease(lease)?.state, 'quarantined');
   stage.send({ type: 'evict_requested', generation: client, request: 2, model: 'm', target: 'none', deadlineMs: 60_000 });
   stage.take(holder, -4 * GiB);

@@ -56,6 +56,7 @@ export function followEffect(check: Check, effect: Effect): void {
       if (loaded !== undefined) loaded.shownBytes = Number(effect.data['chargedBytes']);
       return;
     }
+    case 'lease_quarantined':
     case 'sample':
     case 'explain':
   }
