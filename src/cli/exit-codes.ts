@@ -27,7 +27,7 @@ const statusOf: Readonly<Record<ErrorCode, keyof typeof exitCodes>> = {
   socket_path_too_long: 'usage', socket_in_use: 'failed', connect_failed: 'noBroker', listen_failed: 'usage', state_unwritable: 'usage',
   // Room. A card that cannot be read may have any: unknown is not full.
   never_fits: 'noRoom', deadline_passed: 'noRoom', queue_full: 'noRoom', device_lost: 'failed', device_unmeasured: 'failed', over_lease: 'noRoom',
-  resize_denied: 'noRoom', quarantined: 'noRoom', out_of_memory: 'noRoom', too_many_leases: 'noRoom', too_many_workers: 'noRoom', call_queue_full: 'noRoom',
+  resize_denied: 'noRoom', quarantined: 'noRoom', out_of_memory: 'noRoom', too_many_leases: 'noRoom', too_many_pins: 'failed', too_many_workers: 'noRoom', call_queue_full: 'noRoom',
   // Leases and moves
   lease_unknown: 'failed', lease_not_yours: 'failed', generation_stale: 'failed', model_loading_elsewhere: 'failed', more_freed_than_held: 'failed',
   backing_off: 'failed', pinned: 'failed', gang_unsupported: 'failed', busy: 'failed', unsupported: 'failed', move_failed: 'failed', command_expired: 'failed',
