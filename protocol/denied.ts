@@ -11,10 +11,12 @@ export function deniedError(
   deny: Extract<ControlMessage, { readonly type: 'deny' }>,
   asked: { readonly model: string; readonly device: string; readonly deadlineMs: number },
 ): LeaseholdError {
-  const { numbers } = deny;
+  // A refusal that is about no bytes has none to tell: zeros would be taken for figures.
+  const aboutBytes = deny.numbers === null || deny.numbers.needBytes > 0;
+  const numbers = aboutBytes ? deny.numbers : null;
   const details: Record<string, string | number | null> = {
     model: asked.model, device: asked.device, deadlineMs: asked.deadlineMs, what: `Room for ${asked.model}`, reason: deny.message,
-    couldHaveBytes: deny.couldHaveBytes, roomElsewhere: deny.roomElsewhere.join(', '), retryAfterMs: deny.retryAfterMs, explain: deny.explain,
+    couldHaveBytes: aboutBytes ? deny.couldHaveBytes : null, roomElsewhere: deny.roomElsewhere.length === 0 ? null : deny.roomElsewhere.join(', '), retryAfterMs: deny.retryAfterMs, explain: deny.explain,
     ...numbers,
     ...deny.details,
     ...(numbers === null ? {} : { mostBytes: Math.max(0, numbers.totalBytes - numbers.reserveBytes) }),

@@ -10,25 +10,43 @@ export type ErrorDetails = Readonly<Record<string, string | number | null>>;
  * `help` says what to do; `retryable` whether the same request may succeed later.
  */
 export class LeaseholdError extends Error {
-  override readonly name = 'LeaseholdError';
+  // On the prototype, as are the figures of the table: who prints the error sees what is its own.
+  declare readonly name: 'LeaseholdError';
   readonly code: ErrorCode;
-  readonly number: number;
-  readonly http: number;
-  readonly retryable: boolean;
   readonly help: string;
   readonly details: Readonly<Record<string, string>>;
 
-  /** `help`: what to do, where more is known of it than the table says. */
+  static {
+    Object.defineProperty(this.prototype, 'name', { value: 'LeaseholdError', configurable: true, writable: true });
+  }
+
+  /**
+   * `help`: what to do, where more is known of it than the table says. A `cause` that is an error of ours of the same
+   * code only says the same in other words: its own cause is kept in its place.
+   */
   constructor(code: ErrorCode, details: ErrorDetails = {}, options: { readonly cause?: unknown; readonly help?: string } = {}) {
     const row = errorTable[code];
     const texts = Object.fromEntries(Object.entries(details).map(([key, value]) => [key, String(value)]));
-    super(fill(row.message, texts), 'cause' in options ? { cause: options.cause } : undefined);
+    const cause = options.cause instanceof LeaseholdError && options.cause.code === code ? options.cause.cause : options.cause;
+    super(fill(row.message, texts), cause === undefined ? undefined : { cause });
     this.code = code;
-    this.number = row.number;
-    this.http = row.http;
-    this.retryable = row.retryable;
     this.help = options.help ?? fill(row.help, texts);
     this.details = texts;
+  }
+
+  /** Its number in the table: never used for another error. */
+  get number(): number {
+    return errorTable[this.code].number;
+  }
+
+  /** The HTTP status that says the same. */
+  get http(): number {
+    return errorTable[this.code].http;
+  }
+
+  /** The same request may succeed later. */
+  get retryable(): boolean {
+    return errorTable[this.code].retryable;
   }
 
   /** An error of ours as it is; anything else wrapped as `code` (default `internal`) with its text as the reason. */

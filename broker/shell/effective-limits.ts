@@ -25,5 +25,5 @@ function quantity(name: LimitName, value: unknown): number {
 }
 
 function refusal(name: string, reason: string): LeaseholdError {
-  return new LeaseholdError('config_invalid', { path: 'limits', where: name, reason });
+  return new LeaseholdError('config_invalid', { path: 'limits', where: name, reason, option: `limits.${name}` }, { help: 'protocol/limits.ts has every limit with its default; `leasehold limits` lists them.' });
 }

@@ -32,5 +32,5 @@ export function seed(text: string | undefined, field: string): string | undefine
 }
 
 function invalid(field: string, rule: string, given: string): LeaseholdError {
-  return new LeaseholdError('input_invalid', { field, reason: `${rule}, not ${JSON.stringify(given)}` });
+  return new LeaseholdError('input_invalid', { field, reason: `${rule}, not ${JSON.stringify(given)}` }, { help: 'The same command with --help says what each option takes.' });
 }

@@ -1,4 +1,5 @@
 /** What every command is given: the world, how to speak, and how to come by an orchestrator. */
+import { basename } from 'node:path';
 import { LeaseholdError } from '../../protocol/index.js';
 import type { Flags, LoadedConfig } from '../config/index.js';
 import type { OrchestratorOptions } from '../orchestrator/options.js';
@@ -74,8 +75,14 @@ export async function openOrchestrator(context: CommandContext, request: OpenOpt
   try {
     return { orchestrator: await context.createOrchestrator(options), config };
   } catch (error) {
-    throw broker === 'attach' ? explainAbsence(error) : error;
+    throw error instanceof LeaseholdError ? asTold(error, broker, config) : error;
   }
+}
+
+/** Why there is no orchestrator, in the words of who typed the command: what to type next, or the place in a file. */
+function asTold(error: LeaseholdError, broker: string, config: LoadedConfig): LeaseholdError {
+  if (broker === 'attach' && (error.code === 'broker_lost' || error.code === 'connect_failed')) return noBroker(error);
+  return error.code === 'broker_running' ? anotherBroker(error) : config.atItsPlace(error);
 }
 
 /** A log to a file or to stderr, in words where a person watches it and as JSON elsewhere; null for `silent`. */
@@ -86,21 +93,26 @@ export async function openLog({ io, json, errorPalette }: CommandContext, { leve
   return createLog(level, file ?? 2);
 }
 
-/** "No broker runs" in words that say what to do; any other error as it is. */
-function explainAbsence(thrown: unknown): unknown {
-  if (!(thrown instanceof LeaseholdError) || (thrown.code !== 'broker_lost' && thrown.code !== 'connect_failed')) return thrown;
-  return new NoBrokerError(thrown);
+function noBroker(cause: LeaseholdError): LeaseholdError {
+  const [reason] = (cause.details['reason'] ?? '').split(';');
+  const help = 'Start one with `leasehold up`, or name the state folder of one that runs with --state.';
+  const error = new LeaseholdError('broker_lost', cause.details, { cause, help });
+  error.message = `No broker is running here${reason === undefined || reason === '' ? '' : `: ${reason}`}.`;
+  return error;
 }
 
-/** `broker_lost` as a command tells it. */
-class NoBrokerError extends LeaseholdError {
-  override readonly help = 'Start one with `leasehold up`, or name the state folder of one that runs with --state.';
-
-  constructor(cause: LeaseholdError) {
-    super('broker_lost', cause.details, { cause });
-    const [reason] = (cause.details['reason'] ?? '').split(';');
-    this.message = `No broker is running here${reason === undefined || reason === '' ? '' : `: ${reason}`}.`;
-  }
+/** It has the state folder, or, from a folder of its own, a card that is wanted here too. */
+function anotherBroker(cause: LeaseholdError): LeaseholdError {
+  const { pid = 'unknown', path = '' } = cause.details;
+  const lock = basename(path, '.lock');
+  const isHere = lock === 'broker';
+  const stop = `stop it: kill -INT ${pid}`;
+  const help = isHere
+    ? `Use it: leasehold ps; ${stop}; or run a second one, with cards of its own: --state FOLDER`
+    : `Use it: --state with its folder; ${stop}; or own other cards: --device`;
+  const error = new LeaseholdError('broker_running', cause.details, { cause, help });
+  error.message = `A broker runs already (pid ${pid})${isHere ? '' : ` and owns ${lock}`}.`;
+  return error;
 }
 
 /**

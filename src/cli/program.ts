@@ -2,11 +2,10 @@
 import { Command, CommanderError, Option } from 'commander';
 import { LeaseholdError } from '../../protocol/index.js';
 import { createContext, type CommandContext, type CommonOptions, type Dependencies } from './context.js';
+import { suggest } from '../config/suggest.js';
 import { exitCodeOf, exitCodes } from './exit-codes.js';
 import { reportError } from './report.js';
 import { version } from '../version.js';
-
-const commandNames = ['up', 'run', 'ps', 'evict', 'pin', 'explain', 'demo', 'stress', 'doctor'];
 
 type Act<Options> = (context: CommandContext, args: readonly unknown[], options: Options) => Promise<number>;
 
@@ -22,6 +21,7 @@ export async function runProgram(args: readonly string[], dependencies: Dependen
   let code: number = exitCodes.done;
   const program = buildProgram(dependencies, (status) => { code = status; });
   try {
+    assertHelpTopic(program, args);
     await program.parseAsync(args, { from: 'user' });
     return code;
   } catch (thrown) {
@@ -29,7 +29,7 @@ export async function runProgram(args: readonly string[], dependencies: Dependen
     if (thrown instanceof CommanderError && thrown.exitCode === 0) return exitCodes.done;
     // Called without a command: the help that has been written is the answer.
     if (thrown instanceof CommanderError && thrown.code === 'commander.help' && !json) return exitCodes.usage;
-    const error = thrown instanceof CommanderError ? new UsageError(thrown, args) : LeaseholdError.from(thrown);
+    const error = thrown instanceof CommanderError ? usageError(program, thrown, args) : LeaseholdError.from(thrown);
     const context = createContext(dependencies, { color: !args.includes('--no-color') });
     reportError(dependencies.io, context.errorPalette, error, json);
     return exitCodeOf(error);
@@ -37,15 +37,22 @@ export async function runProgram(args: readonly string[], dependencies: Dependen
 }
 
 /** What commander found wrong with the command line, as one of our errors. */
-class UsageError extends LeaseholdError {
-  override readonly help: string;
+function usageError(program: Command, thrown: CommanderError, args: readonly string[]): LeaseholdError {
+  const said = thrown.message.replace(/^error: /, '').replace(/\.$/, '').replace(/\s+/g, ' ');
+  const [command] = args.filter((arg) => namesOf(program).includes(arg));
+  const help = `\`leasehold ${command === undefined ? '' : `${command} `}--help\` says what there is.`;
+  return new LeaseholdError('input_invalid', { field: 'command line', reason: thrown.code === 'commander.help' ? 'a command is missing' : said }, { cause: thrown, help });
+}
 
-  constructor(thrown: CommanderError, args: readonly string[]) {
-    const said = thrown.message.replace(/^error: /, '').replace(/\.$/, '').replace(/\s+/g, ' ');
-    super('input_invalid', { field: 'command line', reason: thrown.code === 'commander.help' ? 'a command is missing' : said }, { cause: thrown });
-    const [command] = args.filter((arg) => commandNames.includes(arg));
-    this.help = `\`leasehold ${command === undefined ? '' : `${command} `}--help\` says what there is.`;
-  }
+/** Of a command that is none, commander would show the help of all without a word. */
+function assertHelpTopic(program: Command, [first, topic]: readonly string[]): void {
+  if (first !== 'help' || topic === undefined || topic.startsWith('-') || namesOf(program).includes(topic)) return;
+  const near = suggest(topic, namesOf(program));
+  throw new LeaseholdError('input_invalid', { field: 'help', reason: `there is no command ${topic}${near === null ? '' : `; did you mean ${near}?`}` }, { help: '`leasehold --help` lists the commands.' });
+}
+
+function namesOf(program: Command): readonly string[] {
+  return program.commands.map((command) => command.name());
 }
 
 function buildProgram(dependencies: Dependencies, done: (code: number) => void): Command {
@@ -85,8 +92,10 @@ function buildProgram(dependencies: Dependencies, done: (code: number) => void):
     .argument('<model>', 'a name or alias, or the path of a GGUF file')
     .option('--off', 'evict it again when room is needed');
   add('explain', 'why: each decision with the numbers that made it', async () => (await import('./commands/explain.js')).explain)
-    .argument('[about]', 'a record\'s id, or a model as above; left out: the latest')
-    .option('-c, --count <number>', 'how many, newest first (default: 1)');
+    .argument('[about]', 'a record\'s id, or a model: a name or alias, or the path of a GGUF file; left out: whatever was decided last')
+    .option('-c, --count <number>', 'how many, newest first (default: back to the last decision; of an id: 1)');
+  add('models', 'the models that can be asked for, and which are loaded', async () => (await import('./commands/models.js')).models);
+  add('limits', 'every limit with its value and meaning', async () => (await import('./commands/limits.js')).limits);
   add('demo', 'three small models take turns on a simulated card that holds two', async () => (await import('./demo/demo.js')).demo);
   add('stress', 'play a scenario of callers and faults, and hold it to what it expects', async () => (await import('./commands/stress.js')).stress)
     .argument('[scenario]', 'a YAML file, or the name of one that ships (--list)')
@@ -127,10 +136,11 @@ function addCommonOptions(command: Command): void {
     .option('--json', 'one JSON object a line on standard output; errors too')
     .option('--config <file>', 'default: $LEASEHOLD_CONFIG, ./leasehold.yaml, ~/.config/leasehold/leasehold.yaml')
     .option('--state <folder>', 'folder of the broker\'s socket, secret and lock')
-    .option('--limit <name=value>', 'override a limit; may be repeated', collect)
+    .option('--limit <name=value>', 'override a limit (`leasehold limits` lists them); may be repeated', collect)
     .addOption(new Option('--log-level <level>', 'the least that is logged').choices(['silent', 'error', 'warn', 'info', 'debug']))
     .option('--log-file <file>', 'default: standard error')
-    .option('--no-color', 'no colours; so does NO_COLOR');
+    .option('--no-color', 'no colours; so does NO_COLOR')
+    .helpOption('-h, --help', 'this help');
 }
 
 const cardOption = (): Option => new Option('--device <card>', 'auto, cpu, sim:SIZE or a UUID; may be repeated').argParser(collect);

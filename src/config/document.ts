@@ -14,9 +14,10 @@ export interface ParsedDocument extends Source {
 
 /**
  * Parses YAML 1.2 with the core schema: no tags of its own, string keys only,
- * duplicate keys refused, aliases bounded. Throws `config_invalid` with line and column.
+ * duplicate keys refused, aliases bounded. Throws `config_invalid` with line and column. `help` says where the form of
+ * such a file is told.
  */
-export async function parseDocument(path: string, text: string): Promise<ParsedDocument> {
+export async function parseDocument(path: string, text: string, help: string): Promise<ParsedDocument> {
   const yaml = await import('yaml');
   const lines = new yaml.LineCounter();
   const document = yaml.parseDocument(text, {
@@ -26,20 +27,21 @@ export async function parseDocument(path: string, text: string): Promise<ParsedD
   });
   // A warning means that something was read otherwise than it was written (a tag nobody knows).
   const problem = document.errors[0] ?? document.warnings[0];
-  if (problem !== undefined) throw notYaml(path, lines, problem.pos[0], sentence(problem.code, problem.message));
+  if (problem !== undefined) throw notYaml(path, lines, problem.pos[0], sentence(problem.code, problem.message), help);
   const places = placesOf(yaml, document);
-  if (places.fault !== null) throw notYaml(path, lines, places.fault.offset, places.fault.reason);
+  if (places.fault !== null) throw notYaml(path, lines, places.fault.offset, places.fault.reason, help);
   return {
     name: path,
+    help: () => help,
     // What aliases may cost has been counted.
     value: (document.toJS({ maxAliasCount: -1 }) as unknown) ?? {},
     locate: (pointer, part) => locate(places, lines, pointer, part),
   };
 }
 
-function notYaml(path: string, lines: LineCounter, offset: number, reason: string): LeaseholdError {
+function notYaml(path: string, lines: LineCounter, offset: number, reason: string, help: string): LeaseholdError {
   const { line, col } = lines.linePos(offset);
-  return new LeaseholdError('config_invalid', { path, where: `line ${line}, column ${col}`, reason, line, column: col });
+  return new LeaseholdError('config_invalid', { path, where: `line ${line}, column ${col}`, reason, line, column: col }, { help: `That is no YAML: mind the indentation, colons and quotes there. ${help}` });
 }
 
 /** The parser's message without its full stop, ours where it is terse. */

@@ -8,6 +8,8 @@ export type Pointer = readonly (string | number)[];
 export interface Source {
   /** A path, `environment` or `command line`. */
   readonly name: string;
+  /** What to do about a fault at that place of it. */
+  help(where: string): string;
   /** The place of a value, or with `key` of the key that holds it: `line 3, column 5 (limits.x)`, `LEASEHOLD_STATE`, `--device`. */
   locate(pointer: Pointer, part: 'key' | 'value'): { readonly where: string; readonly line: number | null; readonly column: number | null };
 }
@@ -48,5 +50,5 @@ export function configInvalid(source: Source, faults: readonly Fault[]): Leaseho
     key: pointerText(first.fault.pointer),
     ...(first.line === null ? {} : { line: first.line, column: first.column }),
     ...(listed.length === 0 ? {} : { more: listed.join('\n') }),
-  });
+  }, { help: source.help(first.where) });
 }

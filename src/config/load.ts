@@ -5,9 +5,11 @@ import { LeaseholdError, brokenRelation, classes, defaultLimits, type ClassPolic
 import type { OrchestratorOptions } from '../orchestrator/options.js';
 import { parseDocument } from './document.js';
 import { configInvalid, type Source } from './fault.js';
+import { pointerOf } from './option-names.js';
 import { interpret, type Settings } from './settings.js';
 import { fromEnvironment, fromFlags, type Flags } from './spoken.js';
 import { isPlainlyValid } from './plain.js';
+import { packagePath } from './schema-file.js';
 import { readTextFile } from './text-file.js';
 import { assertValid } from './validate.js';
 import type { LogLevel, Written } from './written.js';
@@ -18,6 +20,8 @@ export interface LoadedConfig {
   /** All but the log, which whoever runs it makes from `log`. */
   readonly options: OrchestratorOptions;
   readonly log: { readonly level: LogLevel; readonly file: string | null };
+  /** An error of the library about one of these options, told at the place where a person wrote it; any other as it is. */
+  atItsPlace(error: LeaseholdError): LeaseholdError;
 }
 
 export interface LoadConfigRequest {
@@ -42,11 +46,14 @@ export async function loadConfig(request: LoadConfigRequest = {}): Promise<Loade
   const file = await readFirst(flags, env, cwd, home);
   const layers = [await layer(fromFlags(flags), cwd, home), await layer(fromEnvironment(env), cwd, home)];
   if (file !== null) {
-    const document = await parseDocument(relativeName(file.path, cwd), file.text);
+    const document = await parseDocument(relativeName(file.path, cwd), file.text, `Every key with its meaning: ${packagePath('src', 'config', 'example.yaml')}`);
     layers.push(await layer(document, dirname(file.path), home));
   }
   assertRelations(layers);
-  return { path: file?.path ?? null, options: toOptions(layers), log: { level: first(layers, 'logLevel') ?? 'warn', file: first(layers, 'logFile') ?? null } };
+  return {
+    path: file?.path ?? null, options: toOptions(layers), log: { level: first(layers, 'logLevel') ?? 'warn', file: first(layers, 'logFile') ?? null },
+    atItsPlace: (error) => atItsPlace(layers, error),
+  };
 }
 
 /** Paths where a file is looked for when nobody names one, in this order. */
@@ -78,6 +85,22 @@ async function layer(spoken: Source & { readonly value: unknown }, folder: strin
 
 function first<K extends keyof Settings>(layers: readonly Layer[], key: K): Settings[K] | undefined {
   return layers.find(({ settings }) => settings[key] !== undefined)?.settings[key];
+}
+
+/** The library names an option in its own words; here it gets back the words and the place of the one who wrote it. */
+function atItsPlace(layers: readonly Layer[], error: LeaseholdError): LeaseholdError {
+  const named = pointerOf(error.details['option'] ?? '');
+  if (named === null) return error;
+  const { pointer, setting } = named;
+  const source = layers.find(({ settings }) => (setting === 'limits' ? Object.hasOwn(settings.limits ?? {}, String(pointer[1])) : settings[setting] !== undefined))?.source;
+  if (source === undefined) return error;
+  const reason = error.code === 'config_invalid' ? error.details['reason'] ?? '' : lowered(error.message.replace(/\.$/, ''));
+  return configInvalid(source, [{ pointer, part: 'value', reason }]);
+}
+
+/** A sentence as a clause: `There is` begins small, a name stays as it is. */
+function lowered(sentence: string): string {
+  return sentence.replace(/^[A-Z](?=[a-z]+ )/, (letter) => letter.toLowerCase());
 }
 
 /** Limits are merged one by one, whatever source each comes from. */

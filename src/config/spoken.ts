@@ -50,7 +50,7 @@ export function limitVariable(name: LimitName): string {
 export function fromEnvironment(env: NodeJS.ProcessEnv): Spoken {
   const limitNames = new Map((Object.keys(defaultLimits) as LimitName[]).map((name) => [limitVariable(name), name]));
   const variables = new Map<string, Pointer>([...Object.entries(configVariables), ...[...limitNames].map(([variable, name]) => [variable, ['limits', name]] as const)]);
-  const spoken = new Builder('environment', new Map([...variables].map(([variable, pointer]) => [pointerText(pointer), variable])));
+  const spoken = new Builder('environment', new Map([...variables].map(([variable, pointer]) => [pointerText(pointer), variable])), (where) => `Correct the variable ${where}, or unset it.`);
   for (const [name, text] of Object.entries(env)) {
     if (text === undefined || text.trim() === '' || !name.startsWith('LEASEHOLD_')) continue;
     const pointer = variables.get(name);
@@ -66,7 +66,7 @@ export function fromFlags(flags: Flags): Spoken {
     'state': '--state', 'devices': '--device', 'reserve': '--reserve', 'broker': '--broker',
     'allowLedgerOnly': '--allow-ledger-only', 'log.level': '--log-level', 'log.file': '--log-file', 'limits': '--limit',
   };
-  const spoken = new Builder('command line', new Map(Object.entries(names)));
+  const spoken = new Builder('command line', new Map(Object.entries(names)), (where) => (where.startsWith('--limit') ? '`leasehold limits` lists every limit with its default.' : '`leasehold COMMAND --help` says what each option takes.'));
   if (flags.state !== undefined) spoken.set(['state'], flags.state);
   if (flags.device !== undefined && flags.device.length > 0) spoken.set(['devices'], flags.device.flatMap(deviceList));
   if (flags.reserve !== undefined) spoken.set(['reserve'], meaning(['reserve'], flags.reserve));
@@ -85,12 +85,14 @@ export function fromFlags(flags: Flags): Spoken {
 
 class Builder implements Spoken {
   readonly name: string;
+  readonly help: (where: string) => string;
   readonly value: Record<string, unknown> = {};
   readonly #names: ReadonlyMap<string, string>;
 
   /** `names`: what a person calls each key there. */
-  constructor(name: string, names: ReadonlyMap<string, string>) {
+  constructor(name: string, names: ReadonlyMap<string, string>, help: (where: string) => string) {
     this.name = name;
+    this.help = help;
     this.#names = names;
   }
 

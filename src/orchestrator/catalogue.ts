@@ -5,7 +5,9 @@ import { basename, extname, resolve } from 'node:path';
 import { LeaseholdError, modelSpec, type ModelSpec, type RequestClass } from '../../protocol/index.js';
 import { normaliseDevice } from '../../broker/devices/uuid.js';
 import { tinyModels } from '../../workers/models/index.js';
+import { suggest } from '../config/suggest.js';
 import type { ModelOptions } from './options.js';
+import { optionsHelp } from './tables.js';
 
 /** A model as it is served: its spec for the engine, and how its requests are treated. */
 export interface Served {
@@ -60,7 +62,7 @@ export class Catalogue {
     for (const name of [served.name, ...served.aliases]) {
       const other = this.#byName.get(name);
       if (other !== undefined) {
-        throw new LeaseholdError('config_invalid', { path: 'models', where: served.name, reason: `the name ${name} already means ${other.name}` });
+        throw new LeaseholdError('config_invalid', { path: 'models', where: served.name, reason: `the name ${name} already means ${other.name}`, option: name === served.name ? `models.${name}` : `models.${served.name}.aliases` }, { help: 'Each name and alias means one model: change one of the two.' });
       }
       this.#byName.set(name, served);
     }
@@ -69,7 +71,7 @@ export class Catalogue {
 }
 
 function serve(name: string, options: ModelOptions): Served {
-  const spec = toSpec(options);
+  const spec = toSpec(name, options);
   checkSpec(name, spec);
   return {
     name,
@@ -88,7 +90,7 @@ function checkSpec(name: string, spec: ModelSpec): void {
     throw new LeaseholdError('bytes_invalid', { field: `models.${name}.declaredBytes`, value: String(declaredBytes), minimum: 1, maximum: Number.MAX_SAFE_INTEGER });
   }
   const fault = modelSpec().check(spec, '') ?? zeroOf(spec);
-  if (fault !== null) throw new LeaseholdError('config_invalid', { path: 'models', where: `${name}.${fault.path.replace('policy.', '')}`, reason: `it must be ${fault.expected}` });
+  if (fault !== null) throw new LeaseholdError('config_invalid', { path: 'models', where: `${name}.${fault.path.replace('policy.', '')}`, reason: `it must be ${fault.expected}`, option: `models.${name}.${fault.path.replace('policy.', '')}` }, { help: optionsHelp });
 }
 
 /** The wire lets through a model that has room for nothing. */
@@ -97,9 +99,9 @@ function zeroOf({ contextTokens, parallel }: ModelSpec): { readonly path: string
   return parallel === 0 ? { path: 'parallel', expected: 'at least 1' } : null;
 }
 
-function toSpec(options: ModelOptions): ModelSpec {
+function toSpec(name: string, options: ModelOptions): ModelSpec {
   const engine = options.engine ?? 'llama';
-  const source = toPath(options.source);
+  const source = toPath(name, options.source);
   const embedding = options.embedding ?? false;
   const settings = options.options ?? {};
   return {
@@ -113,6 +115,14 @@ function toSpec(options: ModelOptions): ModelSpec {
     policy: { ttlMs: options.ttlMs ?? null, pinned: options.pinned ?? false, exclusive: options.exclusive ?? false },
     options: settings,
   };
+}
+
+/** A bare word may have been meant for a model that ships. */
+function noSuchFile(source: string): string {
+  if (/[\\/.]/.test(source)) return 'there is no such file';
+  const shipped = Object.keys(tinyModels);
+  const near = suggest(source, shipped);
+  return `there is no such file, nor a model that ships under that name (${shipped.join(', ')})${near === null ? '' : `; did you mean ${near}?`}`;
 }
 
 /**
@@ -129,7 +139,7 @@ function modelKeyOf(engine: string, source: string, embedding: boolean, settings
   return `${readable}@${engine}#${digest}`;
 }
 
-function toPath(source: string): string {
+function toPath(name: string, source: string): string {
   const tiny = Object.hasOwn(tinyModels, source) ? tinyModels[source] : undefined;
   if (tiny !== undefined) return tiny.ggufPath;
   // An inline script of the simulated engine is no path.
@@ -138,11 +148,12 @@ function toPath(source: string): string {
     return realpathSync(resolve(source));
   } catch (error) {
     const { code = '' } = error as NodeJS.ErrnoException;
-    throw new LeaseholdError('model_invalid', { source, reason: pathReasons[code] ?? `its path cannot be followed (${code})` }, { cause: error });
+    const reason = code === 'ENOENT' ? noSuchFile(source) : pathReasons[code] ?? `its path cannot be followed (${code})`;
+    throw new LeaseholdError('model_invalid', { source, reason, model: name, option: `models.${name}.source` }, { cause: error });
   }
 }
 
 const pathReasons: Readonly<Record<string, string>> = {
-  ENOENT: 'there is no such file', ENOTDIR: 'a part of its path is no folder', EACCES: 'this user may not look there', ELOOP: 'its symbolic links lead in a circle',
+  ENOTDIR: 'a part of its path is no folder', EACCES: 'this user may not look there', ELOOP: 'its symbolic links lead in a circle',
   ENAMETOOLONG: 'its path is too long', ERR_INVALID_ARG_VALUE: 'a path holds no NUL',
 };

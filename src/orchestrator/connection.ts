@@ -25,8 +25,16 @@ const connectTimeoutMs = 5_000;
 const othersStartMs = 30_000;
 const othersStartPauseMs = 50;
 
-/** See `OrchestratorOptions.broker` for what each mode promises. `facts` are shown with the ledger of an owned broker. */
-export async function reachBroker(options: OrchestratorOptions, expectedWorkers: number, facts: () => Readonly<Record<string, unknown>>): Promise<Reach> {
+export interface Owning {
+  readonly expectedWorkers: number;
+  /** Shown with the ledger of an owned broker. */
+  readonly facts: () => Readonly<Record<string, unknown>>;
+  /** Called before one is made; throws why it may not be. */
+  readonly beforeOwning: () => void;
+}
+
+/** See `OrchestratorOptions.broker` for what each mode promises. */
+export async function reachBroker(options: OrchestratorOptions, owning: Owning): Promise<Reach> {
   const mode = options.broker ?? 'auto';
   const path = options.stateFolder ?? defaultStatePath();
   const limits = effectiveLimits(options.limits ?? {});
@@ -36,7 +44,7 @@ export async function reachBroker(options: OrchestratorOptions, expectedWorkers:
     if (running !== null) return running;
     if (mode === 'attach') throw new LeaseholdError('broker_lost', { reason: `no broker answers in ${path}; start one with: leasehold up` });
     try {
-      return await own(options, path, expectedWorkers, facts);
+      return await own(options, path, owning);
     } catch (error) {
       // Of two that start at once one owns, and the other attaches to it as soon as it answers.
       if (mode === 'own' || !isStateLocked(error, path) || performance.now() > giveUpMs) throw error;
@@ -65,7 +73,8 @@ async function attach(path: string, limits: Limits): Promise<Reach | null> {
   return { owned: null, socketPath: state.socketPath, secret: state.secret, limits, alive: () => false, dial };
 }
 
-async function own(options: OrchestratorOptions, path: string, expectedWorkers: number, facts: () => Readonly<Record<string, unknown>>): Promise<Reach> {
+async function own(options: OrchestratorOptions, path: string, { expectedWorkers, facts, beforeOwning }: Owning): Promise<Reach> {
+  beforeOwning();
   const log = options.log ?? silentLog;
   const broker = await createBroker({
     stateFolder: path,

@@ -1,5 +1,6 @@
 /** From `devices` of the options to the cards a broker owns. */
 import { LeaseholdError } from '../../protocol/index.js';
+import { inWords } from '../../broker/core/report.js';
 import {
   DeviceLadder, SimulatedCard, cpuCard, cpuDevice, cpuReading, createRealRungs, defaultReserveBytes, isSimulatedSpec, normaliseDevice,
   parseSimulatedSpec, simulatedDevice, type CardDescription,
@@ -7,6 +8,7 @@ import {
 import type { CardReader, Log, OwnedCard } from '../../broker/shell/index.js';
 import { monotonicUs } from '../../protocol/node/index.js';
 import type { OrchestratorOptions } from './options.js';
+import { optionsHelp } from './tables.js';
 
 export type DeviceOptions = Pick<OrchestratorOptions, 'devices' | 'reserveBytes'>;
 
@@ -17,7 +19,7 @@ export type DeviceOptions = Pick<OrchestratorOptions, 'devices' | 'reserveBytes'
  */
 export async function discoverCards(options: DeviceOptions, stateId: string, log: Log): Promise<readonly OwnedCard[]> {
   const words = options.devices ?? ['auto'];
-  if (words.length === 0) throw new LeaseholdError('config_invalid', { path: 'devices', where: 'devices', reason: 'the list is empty; use auto, cpu, sim:24MiB or UUIDs' });
+  if (words.length === 0) throw new LeaseholdError('config_invalid', { path: 'devices', where: 'devices', reason: 'the list is empty; use auto, cpu, sim:24MiB or UUIDs', option: 'devices' }, { help: optionsHelp });
   const simulated = words.filter(isSimulatedSpec).map((word, index) => simulatedCard(word, stateId, index));
   const others = words.filter((word) => !isSimulatedSpec(word));
   const real = others.some((word) => word !== 'cpu') ? await realCards(others, simulated.length > 0, log) : [];
@@ -53,7 +55,7 @@ function checkSize(word: string): void {
   const size = word.slice('sim:'.length).split(',')[0]?.trim() ?? '';
   if (/^\d+([KMGT]i?B)?$/.test(size)) return;
   const forms = 'sim:SIZE[,floor=SIZE][,lag=200ms][,blind][,name=NAME], each SIZE a whole number and KiB, MiB, GiB, TiB, KB, MB, GB, TB or nothing (bytes)';
-  throw new LeaseholdError('config_invalid', { path: 'devices', where: word.slice(0, 64), reason: `${JSON.stringify(size.slice(0, 64))} is no size; a simulated card is ${forms}` });
+  throw new LeaseholdError('config_invalid', { path: 'devices', where: word.slice(0, 64), reason: `${JSON.stringify(size.slice(0, 64))} is no size; a simulated card is ${forms}`, option: 'devices' }, { help: optionsHelp });
 }
 
 async function realCards(words: readonly string[], besideSimulated: boolean, log: Log): Promise<readonly Found[]> {
@@ -91,7 +93,7 @@ function reservesOf(cards: readonly CardDescription[], given: OrchestratorOption
 /** A reserve that leaves nothing of a card is a mistake, most often in its unit. */
 function checkRoom({ device, totalBytes }: CardDescription, reserveBytes: number): void {
   if (totalBytes === 0 || reserveBytes < totalBytes) return;
-  throw new LeaseholdError('config_invalid', { path: 'reserveBytes', where: device, reason: `${String(reserveBytes)} bytes would be kept free of ${String(totalBytes)}: nothing could be granted there` });
+  throw new LeaseholdError('config_invalid', { path: 'reserveBytes', where: device, reason: `${inWords(reserveBytes)} would be kept free of ${inWords(totalBytes)}: nothing could be granted there`, option: 'reserveBytes' }, { help: 'Give less than the card has; 0 keeps nothing free.' });
 }
 
 function checkReserve(field: string, bytes: number): void {

@@ -4,7 +4,8 @@ import { fileURLToPath } from 'node:url';
 import { nodeCommand } from '../../broker/supervisor/index.js';
 import { LeaseholdError } from '../../protocol/index.js';
 import type { EngineCommand } from '../../broker/shell/index.js';
-import type { EngineOptions } from './options.js';
+import type { EngineOptions, OrchestratorOptions } from './options.js';
+import { optionsHelp } from './tables.js';
 
 /** One model a worker: one abort of an engine takes one model down, and each gives its floor back by ending. */
 const modelsPerWorker = 1;
@@ -23,6 +24,14 @@ export function engineCommands(given: readonly EngineOptions[]): readonly Engine
   return [...builtInNames.filter((name) => !named.has(name)).map(builtIn), ...given.map(complete)];
 }
 
+/** Throws `engine_unknown` for a model whose engine none of the given or built-in ones is: it could never be loaded here. */
+export function checkEngines({ models = {}, engines = [] }: Pick<OrchestratorOptions, 'models' | 'engines'>): void {
+  const known = [...new Set([...builtInNames, ...engines.map(({ name }) => name)])];
+  const [name, model] = Object.entries(models).find(([, { engine }]) => engine !== undefined && !known.includes(engine)) ?? [];
+  if (name === undefined || model?.engine === undefined) return;
+  throw new LeaseholdError('engine_unknown', { engine: model.engine, known: known.join(', '), model: name, option: `models.${name}.engine` });
+}
+
 /** Whoever gives a command gives all of it: the built-in arguments and environment belong to the built-in command. */
 function complete({ cpuFallback, ...given }: EngineOptions): EngineCommand {
   if (cpuFallback !== undefined && (given.name !== 'llama' || given.command !== undefined)) {
@@ -30,7 +39,7 @@ function complete({ cpuFallback, ...given }: EngineOptions): EngineCommand {
   }
   if (given.command !== undefined) return { args: [], env: {}, modelsPerWorker, ...given, command: given.command };
   if (!builtInNames.includes(given.name)) {
-    throw new LeaseholdError('config_invalid', { path: 'engines', where: given.name, reason: 'command is missing' });
+    throw new LeaseholdError('config_invalid', { path: 'engines', where: given.name, reason: 'command is missing; only llama and simulated have one built in', option: `engines.${given.name}` }, { help: optionsHelp });
   }
   const base = builtIn(given.name);
   return { ...base, ...given, command: base.command, args: [...base.args, ...cpuFallback === 'allow' ? ['--cpu-fallback=allow'] : [], ...given.args ?? []], env: { ...base.env, ...given.env } };

@@ -1,5 +1,5 @@
 /** Broker, workers and models as one object: what `import { createOrchestrator } from 'leasehold'` gives. */
-export { createOrchestrator } from './orchestrator.js';
+export { createOrchestrator, servedModels } from './orchestrator.js';
 export { defaultStatePath, readStateFolder } from './state.js';
 export { createLog, silentLog, type EngineCommand, type Log } from '../../broker/shell/index.js';
 export type { ModelOptions, OrchestratorOptions } from './options.js';

@@ -7,6 +7,7 @@ import { connectBroker, type BrokerSession, type CallEvent, type HeldLease, type
 import { Attempts } from './attempts.js';
 import { Catalogue, type Served } from './catalogue.js';
 import { reachBroker, type Reach } from './connection.js';
+import { checkEngines } from './engines.js';
 import { RunningGeneration, type GenerationEnd } from './generation.js';
 import { Leaving } from './leaving.js';
 import { LinkedAbort } from './linked-abort.js';
@@ -23,7 +24,7 @@ import type {
 /**
  * Starts, or attaches to, the broker of this machine and serves the models.
  * Rejects with a LeaseholdError: `broker_running`, `broker_lost`,
- * `config_invalid`, `model_invalid`, `device_unknown`, `limit_relation`.
+ * `config_invalid`, `model_invalid`, `engine_unknown`, `device_unknown`, `limit_relation`.
  * Nothing is loaded before it is asked for, except models with `preload`.
  */
 export async function createOrchestrator(options: OrchestratorOptions = {}): Promise<Orchestrator> {
@@ -31,9 +32,11 @@ export async function createOrchestrator(options: OrchestratorOptions = {}): Pro
   const catalogue = new Catalogue(options.models ?? {});
   const expectedWorkers = Object.keys(options.models ?? {}).length;
   const log = steadyLog(options.log ?? silentLog);
+  // A broker of our own has no engines but these. One that we take over later served others, too, and their models fail alone.
+  const beforeOwning = once(() => { checkEngines(options); });
   const links = await Links.open({
     log,
-    find: () => reachBroker({ ...options, log }, expectedWorkers, () => ({ catalogue: catalogue.models, version: version() })),
+    find: () => reachBroker({ ...options, log }, { expectedWorkers, facts: () => ({ catalogue: catalogue.models, version: version() }), beforeOwning }),
     greet: async ({ owned }, session) => {
       if (owned !== null) return;
       const { catalogue: theirs } = await session.ledger<{ readonly catalogue?: readonly Served[] }>();
@@ -41,6 +44,22 @@ export async function createOrchestrator(options: OrchestratorOptions = {}): Pro
     },
   });
   return new RunningOrchestrator(links, catalogue, log);
+}
+
+/** What an orchestrator with these options would serve. Throws as `createOrchestrator` does for models that are none. */
+export function servedModels({ models = {} }: Pick<OrchestratorOptions, 'models'>): readonly ServedModel[] {
+  return shown(new Catalogue(models));
+}
+
+function shown({ models }: Catalogue): readonly ServedModel[] {
+  return models.map(({ name, aliases, spec, preload }) => ({
+    name, aliases, key: spec.key, engine: spec.engine, source: spec.source, contextTokens: spec.contextTokens, preload,
+  }));
+}
+
+function once(act: () => void): () => void {
+  let left = 1;
+  return () => { if (left-- > 0) act(); };
 }
 
 class RunningOrchestrator implements Orchestrator {
@@ -71,9 +90,7 @@ class RunningOrchestrator implements Orchestrator {
   }
 
   get models(): readonly ServedModel[] {
-    return this.#catalogue.models.map(({ name, aliases, spec, preload }) => ({
-      name, aliases, key: spec.key, engine: spec.engine, source: spec.source, contextTokens: spec.contextTokens, preload,
-    }));
+    return shown(this.#catalogue);
   }
 
   generate(model: string, input: GenerateInput, options: GenerateOptions = {}): Generation {

@@ -72,12 +72,15 @@ const lease = {
   peakBytes: as(integer(0, Number.MAX_SAFE_INTEGER, 'bytes')), class: aClass, deadlineMs, policy, parkable: truth, loading: truth, onEvict: aFunction, signal: aSignal, onWaiting: aFunction,
 } satisfies Table<HostLeaseRequest>;
 
+/** Whoever writes code finds what can be given in the types of the package. */
+export const optionsHelp = 'The type OrchestratorOptions of the package lists every option with its meaning.';
+
 /** Throws `config_invalid` naming the option, or the model and its field, and what is allowed there. */
 export function checkOptions(options: unknown): asserts options is OrchestratorOptions {
   const fault = orchestrator(options, '');
   if (fault === null) return;
   const ofModel = fault.path.startsWith('models.');
-  throw new LeaseholdError('config_invalid', { path: ofModel ? 'models' : 'options', where: ofModel ? fault.path.slice('models.'.length) : fault.path || 'options', reason: fault.reason });
+  throw new LeaseholdError('config_invalid', { path: ofModel ? 'models' : 'options', where: ofModel ? fault.path.slice('models.'.length) : fault.path || 'options', reason: fault.reason, ...(fault.path === '' ? {} : { option: fault.path }) }, { help: optionsHelp });
 }
 
 /** Throws `input_invalid`: for each of these what is wrong with it first. */

@@ -94,7 +94,7 @@ export async function readScenario(fileOrName: string): Promise<Scenario> {
     const near = suggest(fileOrName, shipped);
     throw new LeaseholdError('config_unreadable', { path: fileOrName, reason: `there is no such file, nor a scenario of that name${near === null ? `; those that ship: ${shipped.join(', ')}` : `; did you mean ${near}?`}` });
   }
-  const document = await parseDocument(path, await readTextFile(path, false) ?? '');
+  const document = await parseDocument(path, await readTextFile(path, false) ?? '', `Scenarios that ship, to begin from: ${shippedFolder()}`);
   await assertValid(document.value, document, schemaAt(packagePath('src', 'scenarios', 'schema.json')));
   return new Reading(document).scenario(basename(path).replace(/\.ya?ml$/, ''), document.value as Written);
 }

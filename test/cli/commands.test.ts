@@ -96,8 +96,10 @@ t.test('the command line', async (t) => {
       [['run', 'm', 'p', '--raw', '--system', 's'], /--system: a raw prompt has no system message/, /.+/],
       [['ps', '--interval', '1ms'], /--interval: must be a duration/, /.+/],
       [['explain', '--count', '0'], /--count: must be a whole number from 1 to 1000/, /.+/],
-      [['ps', '--limit', 'workerMax=3'], /command line: --limit workerMax: unknown key "workerMax"; did you mean workersMax\?$/, /JSON Schema/],
-      [['up', '--device', '0'], /command line: --device: must be auto, cpu, sim:SIZE or a card's UUID/, /JSON Schema/],
+      [['ps', '--limit', 'workerMax=3'], /command line: --limit workerMax: unknown key "workerMax"; did you mean workersMax\?$/, /leasehold limits/],
+      [['up', '--device', '0'], /command line: --device: must be auto, cpu, sim:SIZE or a card's UUID/, /COMMAND --help/],
+      [['help', 'evcit'], /help: there is no command evcit; did you mean evict\?/, /leasehold --help/],
+      [['help', 'nope'], /there is no command nope\.$/, /leasehold --help/],
       [['ps', '--config', '/nowhere.yaml'], /\/nowhere\.yaml cannot be read: there is no such file/, /.+/],
     ];
     for (const [args, what, help] of cases) {
@@ -334,7 +336,9 @@ t.test('up', async (t) => {
     const refuse = new LeaseholdError('broker_running', { path: '/run/x/broker.lock', pid: 7, started: 'now' });
     const { code, err } = await finish(['up'], {}, { refuse });
     t.equal(code, 1);
-    t.match(err, /^error: .*\/run\/x\/broker\.lock/);
+    t.equal(err, 'error: A broker runs already (pid 7).\n  help: Use it: leasehold ps; stop it: kill -INT 7; or run a second one, with cards of its own: --state FOLDER\n');
+    const card = new LeaseholdError('broker_running', { path: '/run/locks/GPU-5f3c9a1e.lock', pid: 7, started: 'now' });
+    t.match((await finish(['up'], {}, { refuse: card })).err, /A broker runs already \(pid 7\) and owns GPU-5f3c9a1e\.\n {2}help: .*--device\n$/);
   });
 
   t.test('with --json tells everything that happens, a line each', async (t) => {
@@ -348,6 +352,42 @@ t.test('up', async (t) => {
     t.match(lines.filter(({ event }) => event === 'preloaded'), [{ model: 'tiny-tales', loadMs: Number }, { model: 'tiny-facts' }]);
     t.equal(lines.at(-1)?.['event'], 'stopping');
   });
+});
+
+t.test('what is wrong with a model of a file is told at its place, when only the library finds it', async (t) => {
+  const cases: readonly (readonly [yaml: string, refuse: LeaseholdError, told: RegExp])[] = [
+    ['models:\n  x: { source: tiny-facs }\n', new LeaseholdError('model_invalid', { source: 'tiny-facs', reason: 'there is no such file', option: 'models.x.source' }), /line 2, column 16 \(models\.x\.source\): tiny-facs cannot be used: there is no such file\.$/],
+    ['models:\n  a.b: { source: tiny-facts, engine: vllm }\n', new LeaseholdError('engine_unknown', { engine: 'vllm', known: 'llama', option: 'models.a.b.engine' }), /line 2, column 38 \(models\.a\.b\.engine\): there is no engine vllm; known: llama\.$/],
+    ['models:\n  x: { source: tiny-facts, pin: true }\n', new LeaseholdError('config_invalid', { path: 'models', where: 'x', reason: 'it must be so', option: 'models.x.pinned' }), /line 2, column 33 \(models\.x\.pin\): it must be so\.$/],
+    ['reserve: 30MiB\n', new LeaseholdError('config_invalid', { path: 'reserveBytes', where: 'SIM', reason: 'too much', option: 'reserveBytes' }), /line 1, column 10 \(reserve\): too much\.$/],
+    ['workers:\n  mine: { command: ./x }\n', new LeaseholdError('config_invalid', { path: 'engines', where: 'mine', reason: 'no', option: 'engines.mine' }), /line 2, column 9 \(workers\.mine\): no\.$/],
+    ['{}\n', new LeaseholdError('config_invalid', { path: 'devices', where: 'x', reason: 'no card', option: 'devices' }), /^error: devices: x: no card\.$/],
+  ];
+  for (const [yaml, refuse, told] of cases) {
+    const path = join(work, 'placed.yaml');
+    writeFileSync(path, yaml);
+    const { code, err } = await finish(['up', '--config', path], {}, { refuse });
+    t.equal(code, 2);
+    t.match(err.split('\n')[0], told);
+  }
+  const byOption = await finish(['up', '--reserve', '30MiB'], {}, { refuse: cases[3]![1] });
+  t.match(byOption.err, /^error: command line: --reserve: too much\.\n {2}help: .*--help/);
+});
+
+t.test('models and limits list what can be named', async (t) => {
+  const config = join(work, 'listed.yaml');
+  writeFileSync(config, 'models:\n  chat: { source: tiny-tales, aliases: [c] }\nlimits: { workersMax: 3 }\n');
+  const local = await finish(['models', '--config', config], {}, { refuse: noBroker, columns: 120 });
+  t.equal(local.code, 0);
+  t.match(local.out, /^MODEL +ALIASES +ENGINE +CONTEXT +LOADED +SOURCE\nchat +c +llama +2048 +- +\S+\ntiny-tales [^]*No broker runs: /);
+  t.match(jsonLines((await finish(['models', '--json', '--config', config], {}, { refuse: noBroker })).out), [{ name: 'chat', aliases: ['c'], leases: [] }, { name: 'tiny-tales' }, { name: 'tiny-sums' }, { name: 'tiny-facts' }]);
+  const leases = [{ lease: 'b-l1', model: 'tiny-sums@llama#0', generation: 'b-w1', device: 'SIM-0', state: 'resident', chargedBytes: 11 * 1024 ** 2, residentBytes: 1, hostBytes: 0, parts: [], inFlight: 0, pinned: true, idleMs: 1 }] as const;
+  t.match((await finish(['models'], { ledger: { leases } }, { columns: 120 })).out, /tiny-sums +llama +2048 +resident, 11\.0 MiB, pinned +tiny-sums\n/);
+  t.match((await finish(['models'], {}, { refuse: new LeaseholdError('connection_lost', { peer: 'x', reason: 'y' }) })).code, 1, 'only that none runs is no failure');
+  const { code, out } = await finish(['limits', '--config', config]);
+  t.equal(code, 0);
+  t.match(out, /^workersMax +3 {2}\(default 64\)\n {4}Worker processes alive at once\.$/m);
+  t.match(jsonLines((await finish(['limits', '--json'])).out).find(({ limit }) => limit === 'workersMax'), { value: 64, default: 64, minimum: 1, about: 'Worker processes alive at once.' });
 });
 
 t.test('ps, evict, pin and explain', async (t) => {
@@ -410,7 +450,7 @@ t.test('ps, evict, pin and explain', async (t) => {
     for (const json of [[], ['--json']]) {
       const { code, out: told, err } = await finish(['explain', 'abc-x99', ...json]);
       t.equal(code, 2);
-      t.match(json.length === 0 ? err : told, /about: there is no record abc-x99; a broker keeps its latest/);
+      t.match(json.length === 0 ? err : told, /this broker has no record abc-x99\./);
     }
   });
 });

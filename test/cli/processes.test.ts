@@ -1,7 +1,7 @@
 // The command as people run it: a daemon, and other processes that use it, on a simulated card with simulated engines.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, existsSync, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, cpSync, existsSync, mkdirSync, mkdtempSync, openSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -113,6 +113,24 @@ t.test('a daemon and those who use it', async (t) => {
     for (const pid of pids) t.throws(() => process.kill(pid, 0), { code: 'ESRCH' }, `worker ${pid} is gone`);
     t.match(await finish('ps'), { code: 3, out: '', err: /No broker is running here.*\n {2}help: Start one with `leasehold up`/ });
   });
+});
+
+t.test('the command that npm links is a file of the repository: executable, and it says when nothing is built', async (t) => {
+  const launcher = join(dirname(main), '../../src/cli/leasehold.mjs');
+  t.equal(statSync(launcher).mode & 0o111, 0o111);
+  const run = async (path: string, ...args: string[]) => {
+    const child = spawn(path, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+    const heard = { out: '', err: '' };
+    child.stdout.setEncoding('utf8').on('data', (text: string) => { heard.out += text; });
+    child.stderr.setEncoding('utf8').on('data', (text: string) => { heard.err += text; });
+    const [code] = await once(child, 'close') as [number | null];
+    return { code, ...heard };
+  };
+  t.match(await run(launcher, '--version'), { code: 0, out: /^\d+\.\d+\.\d+\n$/, err: '' });
+  const bare = join(work, 'bare/src/cli/leasehold.mjs');
+  mkdirSync(dirname(bare), { recursive: true });
+  cpSync(launcher, bare);
+  t.match(await run(bare, 'ps'), { code: 1, out: '', err: 'error: leasehold is not built here.\n  help: npm run build\n' });
 });
 
 t.test('without a daemon, run owns the cards itself and leaves nothing behind', async (t) => {

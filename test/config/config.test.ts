@@ -26,7 +26,11 @@ function written(text: string | Uint8Array): string {
 }
 
 /** Loads with nothing around it but what the test gives. */
-const load = (request: LoadConfigRequest) => loadConfig({ env: {}, cwd: work, home: work, ...request });
+const loadWhole = (request: LoadConfigRequest) => loadConfig({ env: {}, cwd: work, home: work, ...request });
+const load = async (request: LoadConfigRequest) => {
+  const { path, options, log } = await loadWhole(request);
+  return { path, options, log };
+};
 const loadText = (text: string | Uint8Array) => {
   const path = written(text);
   return load({ flags: { config: path }, cwd: dirname(path) });
@@ -382,7 +386,7 @@ t.test('a slip of the pen is recognised, another word is not', async (t) => {
 });
 
 t.test('what passes at a glance passes the schema too, and nothing else is waved through', async (t) => {
-  const source = { name: 'a test', locate: () => ({ where: 'there', line: null, column: null }) };
+  const source = { name: 'a test', help: () => 'Mend it.', locate: () => ({ where: 'there', line: null, column: null }) };
   const plain = [{}, { state: '/tmp/x' }, { devices: ['auto'] }, { devices: 'cpu' }, { devices: ['sim:24MiB', 'sim:1GB', 'sim:1048576'], state: 's' }];
   for (const value of plain) {
     t.ok(isPlainlyValid(value), JSON.stringify(value));

@@ -1,7 +1,7 @@
 /** What the library is given is checked as strictly as the file: by name, by kind, by value, each refusal naming the field and what is allowed. */
 import t from 'tap';
 import type { LeaseholdError } from '../../protocol/index.js';
-import { createOrchestrator, type GenerateInput } from '../../src/index.js';
+import { createOrchestrator, type GenerateInput, type ModelOptions } from '../../src/index.js';
 import { MiB, folder, open, refusal, scripted, thrown } from '../integration/support.js';
 
 const onEvict = (): 'busy' => 'busy';
@@ -47,8 +47,18 @@ t.test('a card that is none, and a reserve that leaves nothing of one, are told 
   const refused = async (options: object): Promise<LeaseholdError> => refusal(createOrchestrator({ broker: 'own', stateFolder: folder(t), ...options }));
   for (const word of ['sim:26MB2', 'sim:', 'sim:big', 'sim:1.5GiB', 'sim:-1']) t.match(await refused({ devices: [word] }), { code: 'config_invalid', message: /is no size; .*sim:SIZE\[,floor=SIZE\].*MiB/ }, word);
   for (const reserveBytes of [8 * MiB, 9 * MiB]) {
-    t.match(await refused({ devices: ['sim:8MiB'], reserveBytes }), { code: 'config_invalid', details: { path: 'reserveBytes', where: /^SIM-/ }, message: new RegExp(`${String(reserveBytes)} bytes would be kept free of ${String(8 * MiB)}`) });
+    t.match(await refused({ devices: ['sim:8MiB'], reserveBytes }), { code: 'config_invalid', details: { path: 'reserveBytes', where: /^SIM-/, option: 'reserveBytes' }, message: new RegExp(`${String(reserveBytes / MiB)}.0 MiB would be kept free of 8.0 MiB: nothing could be granted there`), help: /Give less/ });
   }
+});
+
+t.test('what is wrong with a model says whose option it is, and helps in the words of the library', async (t) => {
+  const refused = async (models: object): Promise<LeaseholdError> => refusal(createOrchestrator({ broker: 'own', stateFolder: folder(t), devices: ['sim:8MiB'], models: models as Record<string, ModelOptions> }));
+  t.match(await refused({ m: { source: 'x', context: 5 } }), { details: { option: 'models.m.context' }, help: 'The type OrchestratorOptions of the package lists every option with its meaning.' });
+  t.match(await refused({ m: { source: 'tiny-facs' } }), { code: 'model_invalid', details: { model: 'm', option: 'models.m.source' }, message: /^tiny-facs cannot be used: there is no such file, nor a model that ships under that name \(tiny-tales, tiny-sums, tiny-facts\); did you mean tiny-facts\?$/ });
+  t.match(await refused({ m: { source: './tiny-facs' } }), { message: './tiny-facs cannot be used: there is no such file.' });
+  t.match(await refused({ m: { source: 'tiny-facts', engine: 'vllm' } }), { code: 'engine_unknown', details: { model: 'm', option: 'models.m.engine' }, message: 'There is no engine vllm; known: llama, simulated.' });
+  t.match(await refused({ m: { source: 'tiny-facts', aliases: ['q'] }, n: { source: 'tiny-sums', aliases: ['q'] } }), { message: /the name q already means m/, details: { option: 'models.n.aliases' } });
+  t.match(await refusal(createOrchestrator({ limits: { workersMx: 1 } as object })), { details: { option: 'limits.workersMx' }, help: /leasehold limits/ });
 });
 
 t.test('what calls are given', async (t) => {

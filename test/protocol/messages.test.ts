@@ -256,6 +256,17 @@ t.test('errors', async (t) => {
       }
     }
   });
+  t.test('what is printed of one is its own: no figures of the table, no cause that says the same', async (t) => {
+    const first = new Error('ENOENT');
+    const inner = new LeaseholdError('model_invalid', { source: 'a@llama#1', reason: 'no such file' }, { cause: first });
+    const error = new LeaseholdError('model_invalid', { source: 'a', reason: 'no such file' }, { cause: inner, help: 'Look again.' });
+    t.equal(error.cause, first);
+    t.strictSame(Object.keys(error), ['code', 'help', 'details']);
+    t.match([error.name, error.number, error.http, error.retryable, error.help, String(error)], ['LeaseholdError', 504, 422, false, 'Look again.', 'LeaseholdError: a cannot be used: no such file.']);
+    t.match(error.stack, /^LeaseholdError: a cannot be used/);
+    t.equal(new LeaseholdError('internal', { reason: 'x' }, { cause: inner }).cause, inner, 'one that says something else is kept');
+    t.equal('cause' in new LeaseholdError('closed', { what: 'x' }), false);
+  });
   t.test('details beyond what a message carries are shortened, not refused', async (t) => {
     const details = { ...Object.fromEntries(Array.from({ length: 50 }, (_, index) => [`k${String(index)}`, 'v'.repeat(5_000)])), ['n'.repeat(500)]: '' };
     for (const plane of ['control', 'data'] as const) {

@@ -27,7 +27,8 @@ export async function explain(context: CommandContext, args: readonly unknown[],
   return withOrchestrator(context, { broker: 'attach' }, async ({ orchestrator }) => {
     const records = await orchestrator.explain(about, count);
     if (records.length === 0 && about !== undefined) {
-      throw new LeaseholdError('input_invalid', { field: 'about', reason: `there is no record ${about}; a broker keeps its latest, and they end with it` });
+      const help = '`leasehold explain --count 20` shows the latest; a broker keeps so many (limits.explainRecordsMax), and they end with it.';
+      throw new LeaseholdError('input_invalid', { field: 'explain', reason: `this broker has no record ${about}` }, { help });
     }
     show(context, orchestrator, records, 'Nothing has been decided yet.');
     return exitCodes.done;

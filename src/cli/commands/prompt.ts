@@ -12,7 +12,7 @@ export async function readPrompt(context: CommandContext, words: readonly string
   const { stdin, stderr } = context.io;
   if (stdin.isTTY === true && !context.json) stderr.write(context.errorPalette.dim('Write the question; end it with Ctrl-D on a line of its own.\n'));
   const text = await readAll(stdin, signal);
-  if (text.trim() === '') throw new LeaseholdError('input_invalid', { field: 'prompt', reason: 'it is empty; give it as arguments or on standard input' });
+  if (text.trim() === '') throw new LeaseholdError('input_invalid', { field: 'prompt', reason: 'it is empty; give it as arguments or on standard input' }, { help: 'leasehold run MODEL \'What is 2 + 2?\'' });
   return text.replace(/\r?\n$/, '');
 }
 

@@ -1,0 +1,37 @@
+/** `leasehold models`: what can be asked for, by the running broker or, without one, by the configuration here. */
+import { LeaseholdError } from '../../../protocol/index.js';
+import type { LedgerState, ServedModel } from '../../orchestrator/types.js';
+import { withOrchestrator, type CommandContext } from '../context.js';
+import { exitCodes } from '../exit-codes.js';
+import { writeJson, writeLine } from '../report.js';
+import { formatBytes } from '../terminal/size-format.js';
+import { renderTable } from '../terminal/table.js';
+
+export async function models(context: CommandContext): Promise<number> {
+  try {
+    await withOrchestrator(context, { broker: 'attach' }, async ({ orchestrator }) => { show(context, orchestrator.models, await orchestrator.ledger()); });
+  } catch (error) {
+    if (!(error instanceof LeaseholdError) || error.code !== 'broker_lost') throw error;
+    const { servedModels } = await import('../../orchestrator/index.js');
+    const config = await context.config();
+    show(context, servedModels(config.options), null);
+  }
+  return exitCodes.done;
+}
+
+function show({ io, json, palette }: CommandContext, served: readonly ServedModel[], ledger: LedgerState | null): void {
+  const leases = (key: string) => ledger?.leases.filter(({ model }) => model === key) ?? [];
+  if (json) {
+    for (const model of served) writeJson(io, { ...model, leases: leases(model.key).map(({ device, state, chargedBytes, pinned }) => ({ device, state, chargedBytes, pinned })) });
+    return;
+  }
+  const rows = served.map(({ name, aliases, engine, contextTokens, source, key }) => {
+    const held = leases(key).map(({ state, chargedBytes, pinned }) => `${state}, ${formatBytes(chargedBytes)}${pinned ? ', pinned' : ''}`);
+    return [name, aliases.join(', '), engine, String(contextTokens), held.join('; ') || '-', source];
+  });
+  const heads = [
+    { title: 'MODEL', shrinkTo: 12 }, { title: 'ALIASES', shrinkTo: 7 }, { title: 'ENGINE' }, { title: 'CONTEXT', align: 'right' }, { title: 'LOADED' }, { title: 'SOURCE', shrinkTo: 10 },
+  ] as const;
+  for (const line of renderTable(heads, rows, io.stdout.columns, palette)) writeLine(io, line);
+  if (ledger === null) writeLine(io, palette.dim('No broker runs: these are the models of the configuration here and those that ship.'));
+}

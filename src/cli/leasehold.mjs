@@ -1,0 +1,12 @@
+#!/usr/bin/env node
+// The command as npm links it: a file of the repository, executable, that is there before the first build and after every
+// other. npm gives a bin its link and its mode once, when it installs; what the build writes comes too late for both.
+import { existsSync } from 'node:fs';
+
+const command = new URL('../../dist/bin/leasehold.js', import.meta.url);
+if (existsSync(command)) {
+  await import(command.href);
+} else {
+  process.stderr.write('error: leasehold is not built here.\n  help: npm run build\n');
+  process.exitCode = 1;
+}
