@@ -8,7 +8,8 @@ const firstPidNamespace = 'pid:[4026531836]';
 
 /** What of the platform the devices must know. Tests hand in their own. */
 export interface DevicePlatform {
-  readonly name: NodeJS.Platform;
+  /** As `process.platform` says it. */
+  readonly name: string;
   /** Linux under Windows: the card is Windows's, and WDDM's rules hold. */
   readonly wsl: boolean;
   /** True when pids of the driver are pids here. */
@@ -31,7 +32,7 @@ export function isWddm(platform: DevicePlatform): boolean {
 }
 
 /** Names and paths to try for NVML, in order; empty where the platform has none. */
-export function nvmlLibraryPaths(platform: DevicePlatform, environment: NodeJS.ProcessEnv = process.env): readonly string[] {
+export function nvmlLibraryPaths(platform: DevicePlatform, environment: Readonly<Record<string, string | undefined>> = process.env): readonly string[] {
   if (platform.name === 'linux') {
     const found = ['libnvidia-ml.so.1', '/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1', '/usr/lib64/libnvidia-ml.so.1', '/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1'];
     const ofWindows = '/usr/lib/wsl/lib/libnvidia-ml.so.1';

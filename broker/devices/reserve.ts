@@ -13,7 +13,7 @@ const displayBaseBytes = Math.floor(0.8 * gibibyte);
  * The default reserve of a card, in bytes: 0 on simulated cards and the CPU, 256 MiB on a card without a display,
  * and R11's figure on one with: 0.8 GiB + 400 MiB, or 600 MiB on Windows, and 100 MiB more there above 15 GiB.
  */
-export function defaultReserveBytes(card: Pick<CardDescription, 'kind' | 'display' | 'totalBytes'>, platform: NodeJS.Platform): number {
+export function defaultReserveBytes(card: Pick<CardDescription, 'kind' | 'display' | 'totalBytes'>, platform: string): number {
   if (card.kind !== 'gpu') return 0;
   if (!card.display) return plainReserveBytes;
   if (platform !== 'win32') return displayBaseBytes + 400 * mebibyte;

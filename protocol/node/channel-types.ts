@@ -62,5 +62,10 @@ export interface Channel<P extends Plane> {
    * peer is told (`error`, id null) as far as it reads.
    */
   destroy(error?: LeaseholdError): void;
+  /** Let the process end although this is open, whatever is asked. */
   unref(): void;
+  /** From now on it keeps the process only while a request of this side is open, or `hold` says so. */
+  relax(): void;
+  /** Keeps the process until the function it returns is called. */
+  hold(): () => void;
 }

@@ -64,6 +64,9 @@ class StreamChannel<P extends Plane> implements Channel<P> {
   /** Null while open; then why it no longer is. */
   #ended: LeaseholdError | null = null;
   #told = false;
+  /** Whether what goes on on it keeps the process now; null: the connection does by itself. */
+  #keeps: boolean | null = null;
+  readonly #holds = new Set<object>();
   #helloTimer: NodeJS.Timeout | null = null;
 
   constructor(stream: ByteStream, { plane, side, limits, handlers, name }: ChannelOptions<P>) {
@@ -73,7 +76,7 @@ class StreamChannel<P extends Plane> implements Channel<P> {
     this.#limits = limits;
     this.#handlers = handlers;
     this.#session = new Session(plane, side);
-    this.#asked = new OpenRequests((id) => this.#sendCancel(id));
+    this.#asked = new OpenRequests((id) => this.#sendCancel(id), () => this.#weigh());
     this.#writer = new FrameWriter(stream, this.#codec, { bodyBytesMax: limits.frameBytesMax, outgoingBytesMax: limits.outgoingBytesMax });
     // The side that dials knows where it went; only the one that listens must beware before it knows who came.
     this.#reader = new BodyReader(this.#session.listens ? limits.preAuthFrameBytesMax : limits.frameBytesMax, {
@@ -177,6 +180,29 @@ class StreamChannel<P extends Plane> implements Channel<P> {
     this.#stream.unref();
     this.#asked.unref();
     this.#helloTimer?.unref();
+  }
+
+  relax(): void {
+    this.#keeps ??= true;
+    this.#weigh();
+  }
+
+  hold(): () => void {
+    const mark = {};
+    this.#holds.add(mark);
+    this.#weigh();
+    return () => {
+      if (this.#holds.delete(mark)) this.#weigh();
+    };
+  }
+
+  #weigh(): void {
+    if (this.#keeps === null || this.#ended !== null) return;
+    const keeps = this.#asked.size > 0 || this.#holds.size > 0;
+    if (keeps === this.#keeps) return;
+    this.#keeps = keeps;
+    if (keeps) this.#stream.ref();
+    else this.#stream.unref();
   }
 
   // ── Receiving ──────────────────────────────────────────────────────────

@@ -116,6 +116,11 @@ class MemoryStream implements ByteStream {
     this.#scheduled?.unref();
   }
 
+  ref(): void {
+    this.#unrefed = false;
+    this.#scheduled?.ref();
+  }
+
   #schedule(): void {
     if (this.#scheduled !== null) return;
     this.#scheduled = setImmediate(() => {

@@ -24,11 +24,13 @@ interface OpenRequest<P extends Plane> {
 export class OpenRequests<P extends Plane> {
   readonly #open = new Map<number, OpenRequest<P>>();
   readonly #cancel: (id: number) => void;
+  readonly #changed: () => void;
   #unrefed = false;
 
-  /** `cancel` tells the peer that a request is taken back. */
-  constructor(cancel: (id: number) => void) {
+  /** `cancel` tells the peer that a request is taken back; `changed` is called when there is one more or one less. */
+  constructor(cancel: (id: number) => void, changed: () => void) {
     this.#cancel = cancel;
+    this.#changed = changed;
   }
 
   get size(): number {
@@ -45,6 +47,7 @@ export class OpenRequests<P extends Plane> {
     return new Promise((resolve, reject) => {
       const request: OpenRequest<P> = { rule, onInterim: options.onInterim, resolve, reject, timer: null, forget: null };
       this.#open.set(id, request);
+      this.#changed();
       if (options.timeoutMs !== null) request.timer = this.#limit(id, rule.type, options.timeoutMs);
       const { signal } = options;
       if (signal === undefined) return;
@@ -117,5 +120,6 @@ export class OpenRequests<P extends Plane> {
     this.#open.delete(id);
     if (request.timer !== null) clearTimeout(request.timer);
     request.forget?.();
+    this.#changed();
   }
 }

@@ -4,7 +4,6 @@
  * and for sockets that are closed, null: not known.
  */
 import { createRequire } from 'node:module';
-import type { Socket } from 'node:net';
 
 export interface PeerCredentials {
   readonly pid: number;
@@ -22,8 +21,8 @@ const ucredBytes = 12;
 type Getsockopt = (fd: number, level: number, name: number, value: Uint8Array, length: Uint32Array) => number;
 let getsockopt: Getsockopt | null = null;
 
-/** The credentials that the peer had when it connected (or listened). */
-export function peerCredentials(socket: Socket): PeerCredentials | null {
+/** The credentials that the peer of a `net.Socket` had when it connected (or listened). */
+export function peerCredentials(socket: object): PeerCredentials | null {
   const fd = fileDescriptor(socket);
   if (!peerCredentialsSupported || fd < 0) return null;
   getsockopt ??= loadGetsockopt();
@@ -37,8 +36,8 @@ export function peerCredentials(socket: Socket): PeerCredentials | null {
 }
 
 /** Node has no public name for it. */
-function fileDescriptor(socket: Socket): number {
-  const handle = (socket as Socket & { readonly _handle?: { readonly fd?: number } | null })._handle;
+function fileDescriptor(socket: object): number {
+  const handle = (socket as { readonly _handle?: { readonly fd?: number } | null })._handle;
   return handle?.fd ?? -1;
 }
 

@@ -113,6 +113,10 @@ class SocketStream implements ByteStream {
     this.#socket.unref();
   }
 
+  ref(): void {
+    this.#socket.ref();
+  }
+
   #peer(): PeerCredentials | null {
     // Asked once: they are those of the moment of connecting, and the descriptor is gone after the close.
     if (this.#credentials === undefined) this.#credentials = peerCredentials(this.#socket);

@@ -26,6 +26,8 @@ export interface ByteStream {
   onDrain(listener: () => void): void;
   /** Let the process end although this is open. */
   unref(): void;
+  /** Keep the process again. */
+  ref(): void;
 }
 
 /** The reason that `onClose` gives for a plain end of file. */

@@ -71,6 +71,8 @@ export interface WorkerCaller {
   countTokens(model: ModelSpec, input: Input, options?: CallOptions): Promise<number>;
   /** Resolves, once, when the connection has ended, with why. */
   readonly closed: Promise<LeaseholdError>;
+  /** From now on it keeps the process only while a call is open. */
+  relax(): void;
   close(): void;
 }
 
@@ -142,6 +144,10 @@ class Caller implements WorkerCaller {
     const answer = await this.#call({ type: 'count_tokens', model, messages, prompt, ...this.#common(options) }, options);
     if (answer.type !== 'token_count') throw unexpected(answer, 'count_tokens');
     return answer.tokens;
+  }
+
+  relax(): void {
+    this.#channel.relax();
   }
 
   close(): void {

@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 /** One lease that this process holds itself: reported as it is used, and given back when the broker wants it and nothing uses it. */
 import { LeaseholdError, deniedError, type ControlMessage, type LeasePart, type Limits, type ModelState, type NewModels, type ResidencyState } from '../../protocol/index.js';
 import type { Channel } from '../../protocol/node/index.js';
@@ -153,6 +154,11 @@ export class HeldLease {
     this.#own.channel.send({ type: 'release_lease', lease: this.lease, cause, failure: null });
     this.#end('it was released');
     this.#quarantined = false;
+  }
+
+  /** `using lease = …` gives it back at the end of the block. */
+  [Symbol.dispose](): void {
+    this.release();
   }
 
   /** @internal The session has ended. */

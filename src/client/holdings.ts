@@ -77,10 +77,15 @@ export class Holdings {
   }
 
   #keep(grant: Control<'grant'>, options: HoldOptions, parts: readonly LeasePart[]): HeldLease {
+    // A program that holds something is not over because nothing is asked at the moment.
+    const letGo = this.#channel.hold();
     const lease: HeldLease = new HeldLease({
       channel: this.#channel, limits: this.#limits, grant, parts, model: options.model, parkable: options.parkable ?? false, onEvict: options.onEvict,
       announce: () => this.#announce(),
-      onReleased: () => { this.#leases.delete(grant.lease); },
+      onReleased: () => {
+        this.#leases.delete(grant.lease);
+        letGo();
+      },
     });
     this.#leases.set(grant.lease, lease);
     this.#channel.send({ type: 'loading', lease: grant.lease });

@@ -229,9 +229,19 @@ export class BrokerSession {
     await this.closed;
   }
 
-  /** Lets the process end although the session is open. */
+  /** Lets the process end although the session is open, whatever is asked. */
   unref(): void {
     this.#channel.unref();
+  }
+
+  /** From now on the session keeps the process only while something is asked on it, it holds a lease, or `hold` says so. */
+  relax(): void {
+    this.#channel.relax();
+  }
+
+  /** Keeps the process until the function it returns is called. */
+  hold(): () => void {
+    return this.#channel.hold();
   }
 
   /** @internal */
@@ -267,7 +277,7 @@ export class BrokerSession {
     };
     beat();
     this.#heartbeats = setInterval(beat, intervalMs);
-    // The session's connection holds the process, unless it was told not to.
+    // The session's connection keeps the process, unless it was told not to.
     this.#heartbeats.unref();
   }
 }

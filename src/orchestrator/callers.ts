@@ -34,7 +34,11 @@ export class Callers {
     const opening = openCaller({ dataSocket: placement.dataSocket, ticket: placement.ticket, generation: placement.generation, caller: this.#session.generation, limits: this.#limits });
     this.#open.set(placement.generation, opening);
     const forget = (): void => { if (this.#open.get(placement.generation) === opening) this.#open.delete(placement.generation); };
-    opening.then((caller) => { void caller.closed.then(forget); }, forget);
+    opening.then((caller) => {
+      // Kept for the next call; whoever forgets to close us must not be kept by it.
+      caller.relax();
+      void caller.closed.then(forget);
+    }, forget);
     return opening;
   }
 

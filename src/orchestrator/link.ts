@@ -98,6 +98,7 @@ async function linkTo(reach: Reach, { greet, log }: LinksOptions): Promise<Link>
     await session.close();
     throw error;
   }
+  session.relax();
   const obituaries = new Obituaries();
   obituaries.listen(session).catch((error: unknown) => { log.debug({ reason: String(error) }, 'no more news of workers'); });
   return { reach, session, obituaries, callers: new Callers(session, reach.limits) };

@@ -165,12 +165,15 @@ class RunningOrchestrator implements Orchestrator {
 
   async *#listen(): AsyncGenerator<LeaseholdEvent, void, undefined> {
     const abort = new LinkedAbort([this.#closing.signal]);
+    let letGo = (): void => undefined;
     try {
       const { session } = await this.#link();
+      letGo = session.hold();
       for await (const event of session.subscribe({ signal: abort.signal })) {
         yield { name: event.name, atUs: event.atUs, data: event.data, dropped: event.dropped };
       }
     } finally {
+      letGo();
       abort.release();
     }
   }
@@ -178,6 +181,10 @@ class RunningOrchestrator implements Orchestrator {
   close(): Promise<void> {
     this.#closed ??= this.#shutDown();
     return this.#closed;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 
   async #shutDown(): Promise<void> {
@@ -277,7 +284,10 @@ class RunningOrchestrator implements Orchestrator {
     const { secret, limits } = reach;
     const opening = reach.dial().then((stream) => connectBroker({ stream, secret, role: 'holder', name: 'host process', limits }));
     const forget = (): void => { if (this.#holder === opening) this.#holder = null; };
-    opening.then((holder) => { void holder.closed.then(forget); }, forget);
+    opening.then((holder) => {
+      holder.relax();
+      void holder.closed.then(forget);
+    }, forget);
     return opening;
   }
 

@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 /** The library's surface. Everything here is safe to keep: changes follow semantic versioning. */
 import type { ChatMessage, RequestClass } from '../../protocol/index.js';
 import type { ExplainRecord } from '../../broker/core/explain.js';
@@ -145,6 +146,11 @@ export interface Orchestrator {
   explain(about?: string, count?: number): Promise<readonly ExplainRecord[]>;
   /** Every loop over it hears all events from its first step on, and ends when the orchestrator closes or the loop is left. */
   events(): AsyncIterable<LeaseholdEvent>;
-  /** Ends calls, workers (when owned) and every child. Idempotent. */
+  /**
+   * Ends calls, workers (when owned) and every child. Idempotent. Until then an orchestrator that owns its broker keeps
+   * the process, as a server does; one that is attached keeps it only while a call, a lease or a loop over events is open.
+   */
   close(): Promise<void>;
+  /** `await using leasehold = await createOrchestrator()` closes it at the end of the block, where the runtime knows `await using`. */
+  [Symbol.asyncDispose](): Promise<void>;
 }

@@ -138,6 +138,10 @@ export class FakeOrchestrator implements Orchestrator {
     this.#wake();
   }
 
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
   /** As if the broker had ended by itself. */
   die(): void {
     this.closed = true;

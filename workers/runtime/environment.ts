@@ -11,13 +11,15 @@ export interface WorkerEnvironment {
   readonly limits: Limits;
 }
 
+type Variables = Record<string, string | undefined>;
+
 /**
  * Reads LEASEHOLD_SOCKET, LEASEHOLD_SPAWN, LEASEHOLD_KEY, LEASEHOLD_DATA_SOCKET,
  * LEASEHOLD_DEVICES (JSON) and LEASEHOLD_LIMITS (JSON, optional: what the
  * operator set). The key is deleted at once, so that no child inherits it;
  * LEASEHOLD_TOKEN stays: by it the guard finds all descendants.
  */
-export function readEnvironment(env: NodeJS.ProcessEnv): WorkerEnvironment {
+export function readEnvironment(env: Variables): WorkerEnvironment {
   const key = required(env, 'LEASEHOLD_KEY');
   delete env['LEASEHOLD_KEY'];
   return {
@@ -30,7 +32,7 @@ export function readEnvironment(env: NodeJS.ProcessEnv): WorkerEnvironment {
   };
 }
 
-function required(env: NodeJS.ProcessEnv, name: string): string {
+function required(env: Variables, name: string): string {
   const value = env[name];
   if (value === undefined || value === '') throw new LeaseholdError('input_invalid', { field: name, reason: 'a worker is started by a broker, which sets it' });
   return value;
