@@ -8,7 +8,7 @@ import { available, numbersOf } from './available.js';
 import { backingOff, backoffRefusal } from './backoff.js';
 import { deny, shortageText } from './deny.js';
 import { grantBudget } from './grant.js';
-import { capacityBytes, extendedLease, floorOf, needOf, neverText, shownNeed } from './need.js';
+import { capacityBytes, extendedLease, floorOf, needOf, neverText, shownNeed, wholeNeedBytes } from './need.js';
 import { stalledLoad, stallText } from './load-progress.js';
 import { joinHost, placeOn } from './placement.js';
 import { isEntrenched, pursue, trimDrains } from './pursue.js';
@@ -78,7 +78,7 @@ function keepHold(core: Core, card: Card, waiter: Waiter, heldBytes: number): vo
 function decide(core: Core, card: Card, waiter: Waiter, head: Waiter | null, heldBytes: number): string {
   if (waiter.kind === 'budget' && waiter.lease !== null && core.leases.get(waiter.lease)?.state === 'quarantined') return denyQuarantined(core, card, waiter, waiter.lease);
   setNeed(core, card, waiter, needOf(core, waiter));
-  if (waiter.needBytes > capacityBytes(card)) return denyNever(core, card, waiter);
+  if (wholeNeedBytes(core, waiter) > capacityBytes(card)) return denyNever(core, card, waiter);
   keepHold(core, card, waiter, heldBytes);
   const backoff = waiter.kind === 'place' || waiter.lease === null ? backingOff(core, waiter.model, card.device) : null;
   if (backoff !== null) return denyBackoff(core, card, waiter, backoff);
@@ -204,7 +204,7 @@ function tell(core: Core, card: Card, waiter: Waiter, code: string, staying: Sta
     unverified: available(core, card).unverified,
   });
   emit(core, { type: 'wait', generation: waiter.generation, request: waiter.request, position, reason: waiter.reason, explain: id });
-  publish(core, 'waiting', { generation: waiter.generation, request: waiter.request, model: waiter.model, device: card.device, position, reason: code });
+  publish(core, 'waiting', { generation: waiter.generation, request: waiter.request, model: waiter.model, device: card.device, position, reason: code, why: waiter.reason });
 }
 
 /** New requests that the pass did not come to are told that they wait behind others. */
@@ -222,8 +222,8 @@ function denyNever(core: Core, card: Card, waiter: Waiter): string {
   deny(core, {
     generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs,
     code: 'never_fits', card, ...shownNeed(core, waiter),
-    details: { model: waiter.model, needBytes: String(waiter.needBytes), device: card.device, mostBytes: String(capacityBytes(card)) },
-    text: `${waiter.model} can never fit on ${card.device}: ${neverText(waiter.needBytes, floorOf(core, waiter), engine, card)}`,
+    details: { model: waiter.model, needBytes: String(wholeNeedBytes(core, waiter)), device: card.device, mostBytes: String(capacityBytes(card)) },
+    text: `${waiter.model} can never fit on ${card.device}: ${neverText(wholeNeedBytes(core, waiter), floorOf(core, waiter), engine, card)}`,
   });
   endWaiter(core, waiter);
   return 'done';

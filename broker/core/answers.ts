@@ -112,7 +112,8 @@ function onDraining(core: Core, lease: Lease, job: Job, inFlight: number): void 
   lease.strikes = 0;
   // Nobody is inside a load: it ends, or is stopped, in no longer than a move may take.
   core.timers.set('job', lease.id, inMs(core, lease.state === 'loading' ? core.options.limits.moveTimeoutMs : core.options.limits.drainTimeoutMs));
-  explain(core, { verdict: 'evicting', text: `${lease.model} has shut its door; ${String(inFlight)} call(s) still inside`, generation: lease.generation, model: lease.model, device: lease.device });
+  // With nobody inside it is no wait, and the answer to the command tells all.
+  if (inFlight > 0) explain(core, { verdict: 'evicting', text: `${lease.model} has shut its door; ${String(inFlight)} call(s) still inside`, generation: lease.generation, model: lease.model, device: lease.device });
   core.dirty.add(lease.device);
 }
 

@@ -83,6 +83,13 @@ export function needOf(core: Core, waiter: Waiter): number {
   return Math.min(Number.MAX_SAFE_INTEGER, (waiter.kind === 'budget' ? leaseNeedBytes(core, waiter) : 0) + floorOf(core, waiter));
 }
 
+/** What it would be charged there in all, its lease's own bytes with it: nobody can be evicted to make room for those. */
+export function wholeNeedBytes(core: Core, waiter: Waiter): number {
+  const lease = waiter.kind === 'budget' ? extendedLease(core, waiter) : null;
+  const keptBytes = lease === null ? 0 : Math.min(lease.charge.chargedBytes, lease.release?.toChargedBytes ?? Infinity);
+  return Math.min(Number.MAX_SAFE_INTEGER, waiter.needBytes + keptBytes);
+}
+
 /** What is asked, as records and refusals show it: the whole need, whatever of it an extended lease has already. */
 export function shownNeed(core: Core, waiter: Waiter): { readonly requestedBytes: number; readonly needBytes: number; readonly floorBytes: number; readonly ownHoldBytes: number } {
   const floorBytes = floorOf(core, waiter);
@@ -92,7 +99,8 @@ export function shownNeed(core: Core, waiter: Waiter): { readonly requestedBytes
 
 /** Why it can never fit, for a person: what it needs, what of that is the process itself, what there is. */
 export function neverText(needBytes: number, floorBytes: number, engine: string, card: Card): string {
-  return `${inWords(needBytes)} needed, of which ${inWords(floorBytes)} is the floor of a ${engine} process; at most ${inWords(capacityBytes(card))} could be had on ${card.device}`;
+  const floor = floorBytes === 0 ? '' : `, of which ${inWords(floorBytes)} is the floor of a ${engine} process`;
+  return `${inWords(needBytes)} needed${floor}; at most ${inWords(capacityBytes(card))} could be had there`;
 }
 
 /** The most that could ever be had there by a process that pays `floorBytes`. */

@@ -8,7 +8,7 @@ import type { CoreEvent } from './events.js';
 import { grantBudget } from './grant.js';
 import { isBytes, leasableBytesMax, withHeadroom } from './headroom.js';
 import { wasUseful } from './idle.js';
-import { addsNothing, capacityBytes, extendedLease, floorOf, needOf, neverText, shownNeed, sumOf } from './need.js';
+import { addsNothing, capacityBytes, extendedLease, floorOf, needOf, neverText, shownNeed, sumOf, wholeNeedBytes } from './need.js';
 import { mustLease } from './must.js';
 import { enqueue, dequeue, waiterKey } from './queue.js';
 import { voidGrant } from './release.js';
@@ -95,8 +95,9 @@ function refuseLease(core: Core, event: BudgetRequested): Refusal | null {
 function refuseQueueing(core: Core, card: Card, waiter: BudgetWaiter): Refusal | null {
   const backoff = backingOff(core, waiter.model, card.device);
   if (backoff !== null && extendedLease(core, waiter) === null) return backoffRefusal(core, waiter.model, backoff);
-  if (waiter.needBytes > capacityBytes(card)) {
-    return { code: 'never_fits', details: { model: waiter.model, needBytes: String(waiter.needBytes), device: card.device, mostBytes: String(capacityBytes(card)) }, text: `${waiter.model} can never fit on ${card.device}: ${neverText(waiter.needBytes, floorOf(core, waiter), core.processes.get(waiter.generation)?.engine ?? 'holder', card)}` };
+  const wholeBytes = wholeNeedBytes(core, waiter);
+  if (wholeBytes > capacityBytes(card)) {
+    return { code: 'never_fits', details: { model: waiter.model, needBytes: String(wholeBytes), device: card.device, mostBytes: String(capacityBytes(card)) }, text: `${waiter.model} can never fit on ${card.device}: ${neverText(wholeBytes, floorOf(core, waiter), core.processes.get(waiter.generation)?.engine ?? 'holder', card)}` };
   }
   for (const key of core.processes.get(waiter.generation)?.requests ?? []) {
     const other = core.waiters.get(key);

@@ -9,7 +9,7 @@ export function processTable(platform: NodeJS.Platform = process.platform): Proc
 }
 
 /** What the supervisor cannot do on this platform, each as the error that a caller would get. */
-export function supervisorNotes(platform: NodeJS.Platform = process.platform): readonly LeaseholdError[] {
+export function supervisorNotes(platform: string = process.platform): readonly LeaseholdError[] {
   if (platform === 'linux') return [];
   const lacking = ['identity by start time', 'finding descendants that left their group'];
   if (platform === 'win32') lacking.push('ending a whole process tree', 'the guard that ends workers when the broker dies');

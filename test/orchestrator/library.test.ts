@@ -186,6 +186,16 @@ t.test('a listener of the caller’s that throws loses its own call', async (t) 
   t.equal((await orchestrator.generate('m', 'x').result()).text, 'hello');
 });
 
+t.test('a call that can never fit costs the resident model nothing', async (t) => {
+  const source = scripted({ weightsBytes: 4 * MiB, contextBytesPerToken: 1_024, text: 'still here' });
+  const orchestrator = await open(t, { models: { small: { ...source, contextTokens: 2_048 }, vast: { ...source, contextTokens: 100_000 } } });
+  t.equal((await orchestrator.generate('small', 'x').result()).text, 'still here');
+  const before = await leaseOf(orchestrator, 'small');
+  t.match(await refusal(orchestrator.generate('vast', 'x').result()), { code: 'never_fits', message: /^vast needs 111\.8 MiB .* at most 64\.0 MiB/ });
+  t.strictSame({ ...await leaseOf(orchestrator, 'small'), idleMs: 0, inFlight: 0 }, { ...before, idleMs: 0, inFlight: 0 });
+  t.match(await orchestrator.generate('small', 'x').result(), { text: 'still here', timings: { loadMs: 0 } });
+});
+
 t.test('the host process leases for itself, and gives way when a model needs the room', async (t) => {
   const orchestrator = await open(t, { models: { model: scripted({ weightsBytes: 50 * MiB, text: 'room made' }) } });
   const orders: unknown[] = [];

@@ -28,8 +28,7 @@ export class DoorWorld {
   #asking: { readonly lease: string | null } | null = null;
   #loading: { readonly lease: string } | null = null;
   #moving: Extract<DoorAction, { type: 'move' }> | null = null;
-  #contextAsked: { readonly name: string; readonly tokens: number } | null = null;
-  #contextClosing: string | null = null;
+  #contextAsked: { readonly name: string; readonly tokens: number; readonly replaces: readonly string[] } | null = null;
   readonly #waiting = new Set<number>();
   readonly #running = new Map<number, string | null>();
   readonly #openCommands = new Map<number, DoorCommand>();
@@ -109,7 +108,6 @@ export class DoorWorld {
     if (this.#loading !== null) found.push(['load ends', (detail) => { this.#endLoad(detail); }]);
     if (this.#moving !== null) found.push(['move ends', (detail) => { this.#endMove(detail); }]);
     if (this.#contextAsked !== null) found.push(['context', (detail) => { this.#answerContext(detail); }]);
-    if (this.#contextClosing !== null) found.push(['context closed', () => { this.#endClosing(); }]);
     for (const call of this.#running.keys()) {
       found.push(['call ends', () => {
         this.#running.delete(call);
@@ -181,14 +179,8 @@ export class DoorWorld {
     assert.ok(asked !== null);
     this.#contextAsked = null;
     const withdrawn = this.#door.growing?.phase === 'asking' && this.#door.growing.withdrawn;
-    if (detail % 3 === 2 || (withdrawn && detail % 2 === 0)) this.#feed({ type: 'context_refused', failure: { code: 'never_fits', details: {} } });
-    else this.#feed({ type: 'context_opened', ...asked });
-  }
-
-  #endClosing(): void {
-    const name = this.#contextClosing as string;
-    this.#contextClosing = null;
-    this.#feed({ type: 'context_closed', name });
+    if (detail % 3 === 2 || (withdrawn && detail % 2 === 0)) this.#feed({ type: 'context_refused', failure: { code: 'never_fits', details: {} }, closed: detail % 5 === 0 ? asked.replaces : [] });
+    else this.#feed({ type: 'context_opened', name: asked.name, tokens: asked.tokens });
   }
 
   #feed(event: Event): void {
@@ -216,7 +208,7 @@ export class DoorWorld {
       case 'move':
         assert.ok(this.#loading === null && this.#moving === null && this.#held === action.lease, 'one motion at a time, of what is held');
         assert.equal(this.#running.size, 0, 'nothing moves under a call');
-        assert.ok(this.#contextAsked === null && this.#contextClosing === null, 'nothing moves while a context comes or goes');
+        assert.ok(this.#contextAsked === null, 'nothing moves while a context comes or goes');
         this.#moving = action;
         return;
       case 'begin':
@@ -232,12 +224,9 @@ export class DoorWorld {
         if (action.cause !== 'unused') assert.equal(this.#held, null, 'a lease is given up when nothing is held under it');
         return;
       case 'ask_context':
-        assert.ok(this.#contextAsked === null && this.#contextClosing === null, 'one context at a time');
-        this.#contextAsked = { name: action.name, tokens: action.tokens };
-        return;
-      case 'close_context':
-        assert.ok(![...this.#running.values()].includes(action.name), 'no context is closed under its call');
-        this.#contextClosing = action.name;
+        assert.ok(this.#contextAsked === null, 'one context at a time');
+        assert.ok(!action.replaces.some((name) => [...this.#running.values()].includes(name)), 'no context is to go under its call');
+        this.#contextAsked = action;
         return;
       case 'abort_load':
         assert.ok(this.#loading !== null, 'only a load is aborted');
@@ -252,7 +241,7 @@ export class DoorWorld {
     assert.ok(this.#waiting.delete(call), 'a call begins once');
     assert.equal(this.#door.residency.kind, 'resident', 'calls begin on a resident model');
     assert.ok(slot === null || ![...this.#running.values()].includes(slot), 'one call a context');
-    assert.notEqual(slot ?? '', this.#contextClosing ?? '-', 'no call begins on a context that is being closed');
+    assert.ok(slot === null || this.#contextAsked?.replaces.includes(slot) !== true, 'no call begins on a context that is to go');
     this.#running.set(call, slot);
     const { underway } = this.#door;
     if (underway?.phase === 'draining' && underway.command.id === this.#drainingCommand) this.#begunBehindDoor += 1;

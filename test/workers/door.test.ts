@@ -54,8 +54,7 @@ function short(actions: readonly DoorAction[]): string[] {
       case 'move': return `move ${action.target}`;
       case 'release': return `release ${action.cause}`;
       case 'ask': return `ask ${String(action.attempt)}${action.lease === null ? '' : ` for ${action.lease}`}`;
-      case 'ask_context': return `ask_context ${String(action.tokens)}${action.required ? ' required' : ''}`;
-      case 'close_context': return `close_context ${action.name}`;
+      case 'ask_context': return `ask_context ${String(action.tokens)}${action.required ? ' required' : ''}${action.replaces.length === 0 ? '' : ` for ${action.replaces.join(',')}`}`;
       default: return action.type;
     }
   });
@@ -184,10 +183,10 @@ t.test('the door', async (t) => {
     const bench = new Bench().loaded();
     bench.call(2, { tokens: 500 });
     bench.end(1);
-    t.equal(bench.door.growing?.phase, 'closing');
-    bench.step({ type: 'call_cancelled', call: 2 });
+    t.equal(bench.door.growing?.phase, 'asking');
+    t.strictSame(short(bench.step({ type: 'call_cancelled', call: 2 })), ['withdraw_context']);
     t.strictSame(short(bench.command(8, { when: 'now' })), ['answer 8 draining 0']);
-    t.strictSame(short(bench.step({ type: 'context_closed', name: 'context:1' })), ['move none']);
+    t.strictSame(short(bench.step({ type: 'context_opened', name: 'context:2', tokens: 500 })), ['move none'], 'it was too late to take it back');
   });
   t.test('a command for a lease that is not held here is refused', async (t) => {
     t.strictSame(short(new Bench().command(7)), ['answer 7 failed lease_unknown']);
@@ -274,7 +273,7 @@ t.test('contexts', async (t) => {
     t.strictSame(bench.call(2, {}, 2), [], 'a free one may come soon');
     bench.at = wakeAtUs(bench.door) ?? 0;
     t.strictSame(short(bench.step({ type: 'ticked' })), ['ask_context 100']);
-    t.strictSame(bench.step({ type: 'context_refused', failure: { code: 'never_fits', details: {} } }), []);
+    t.strictSame(bench.step({ type: 'context_refused', failure: { code: 'never_fits', details: {} }, closed: [] }), []);
     t.ok((wakeAtUs(bench.door) ?? 0) > bench.at, 'it will ask again, later');
     t.strictSame(short(bench.end(1)), ['begin 2']);
   });
@@ -319,15 +318,15 @@ t.test('contexts', async (t) => {
     t.strictSame(short(bench.command(7, { when: 'now' })), ['answer 7 busy 1']);
     bench.end(2);
     t.strictSame(short(bench.command(8)), ['answer 8 draining 0'], 'the move waits for the end of the request');
-    t.strictSame(short(bench.step({ type: 'context_refused', failure: { code: 'request_cancelled', details: {} } })), ['move none']);
+    t.strictSame(short(bench.step({ type: 'context_refused', failure: { code: 'request_cancelled', details: {} }, closed: [] })), ['move none']);
   });
   t.test('B61: a larger context waits for the running call, replaces its context, and later calls do not starve it', async (t) => {
     const bench = new Bench().loaded();
     t.strictSame(short(bench.call(2, { tokens: 400 })), [], 'the running call is not cut');
     for (const id of [3, 4]) t.strictSame(bench.call(id), []);
-    t.strictSame(short(bench.end(1)), ['close_context context:1'], 'the small ones do not slip in');
-    t.strictSame(short(bench.step({ type: 'context_closed', name: 'context:1' })), ['ask_context 400 required']);
+    t.strictSame(short(bench.end(1)), ['ask_context 400 required for context:1'], 'the small ones do not slip in');
     t.strictSame(short(bench.step({ type: 'context_opened', name: 'context:2', tokens: 400 })), ['begin 2']);
+    t.strictSame(bench.door.slots.map(({ name }) => name), ['context:2']);
     t.strictSame(short(bench.end(2)), ['begin 3'], 'a larger context serves small calls as well');
   });
   t.test('a call that waits for a larger context does not hold a shut door', async (t) => {
@@ -339,11 +338,29 @@ t.test('contexts', async (t) => {
   });
   t.test('a context that can never be had costs only the calls that need it', async (t) => {
     const bench = new Bench().idle();
-    t.strictSame(short(bench.call(2, { tokens: 400 })), ['close_context context:1']);
+    t.strictSame(short(bench.call(2, { tokens: 400 })), ['ask_context 400 required for context:1']);
     bench.call(3);
-    bench.step({ type: 'context_closed', name: 'context:1' });
-    t.strictSame(short(bench.step({ type: 'context_refused', failure: { code: 'never_fits', details: {} } })), ['fail 2 never_fits', 'ask_context 100 required']);
+    t.strictSame(short(bench.step({ type: 'context_refused', failure: { code: 'never_fits', details: {} }, closed: [] })), ['fail 2 never_fits', 'begin 3'], 'what was open is, and serves');
+  });
+  t.test('one that could not be opened after all costs what was closed for it, and that is asked for again', async (t) => {
+    const bench = new Bench().idle();
+    bench.call(2, { tokens: 400 });
+    bench.call(3);
+    t.strictSame(short(bench.step({ type: 'context_refused', failure: { code: 'out_of_memory', details: {} }, closed: ['context:1'] })), ['fail 2 out_of_memory', 'ask_context 100 required']);
     t.strictSame(short(bench.step({ type: 'context_opened', name: 'context:3', tokens: 100 })), ['begin 3']);
+  });
+  t.test('refused beside the smallest it asks in place of more, one by one, and at last of all', async (t) => {
+    const bench = new Bench().loaded(2);
+    bench.door.slots.push({ name: 'context:9', tokens: 200, call: null, topic: null, retiring: false });
+    const refused = () => short(bench.step({ type: 'context_refused', failure: { code: 'never_fits', details: {} }, closed: [] }));
+    t.strictSame(short(bench.call(2, { tokens: 400 }, 2)), [], 'the smallest is in use');
+    t.strictSame(short(bench.call(3, {}, 2)), ['begin 3'], 'the other still takes calls');
+    t.strictSame(short(bench.end(1)), ['ask_context 400 required for context:1']);
+    t.strictSame(refused(), []);
+    t.strictSame(short(bench.end(3)), ['ask_context 400 required for context:1,context:9']);
+    t.strictSame(refused(), ['fail 2 never_fits']);
+    t.ok(bench.door.slots.every(({ retiring }) => !retiring));
+    t.strictSame(short(bench.call(4, {}, 2)), ['begin 4']);
   });
 });
 

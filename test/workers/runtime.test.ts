@@ -374,9 +374,28 @@ t.test('contexts', async (t) => {
     t.equal(broker.all('request_vram_budget').length, 1, 'the stream is not cut');
     await readOn(running);
     t.match(await Promise.all([larger, ...small]), [1, 2, 3, 4].map(() => ({ end: { reason: 'stop' } })));
-    t.match(broker.all('request_vram_budget').slice(1), [{ lease: 'b-l1', parts: [{ name: 'context:2', bytes: 2_048 }] }]);
-    t.match(broker.all('residency')[1], { state: 'resident', parts: [{ name: 'weights' }, { name: 'context:1', bytes: 0 }] }, 'what made room is given back first');
+    t.match(broker.all('request_vram_budget').slice(1), [{ lease: 'b-l1', parts: [{ name: 'context:1', bytes: 0 }, { name: 'context:2', bytes: 2_048 }] }], 'the one for the other');
+    t.match(broker.all('residency')[1], { state: 'resident', parts: [{ name: 'weights' }, { name: 'context:2', bytes: 2_048 }, { name: 'context:1', bytes: 0 }] });
     t.match((await models(broker))[0]?.residentBytes, 4 * 1024 * 1024 + 2_048);
+    await close();
+  });
+
+  t.test('a larger context that is refused costs nothing: the smaller one is open as before, and serves', async (t) => {
+    const { broker, caller, close } = await rig({
+      onBudget: (request, to) => {
+        if (request.lease === null) return false;
+        to.channel.send({ type: 'deny', id: request.id, code: 'never_fits', message: 'no', details: { model: 'm', needBytes: '9', device: 'SIM-card', mostBytes: '8' }, numbers: null, couldHaveBytes: 1, roomElsewhere: [], retryAfterMs: null, explain: null });
+        return true;
+      },
+    });
+    const one = await caller();
+    const script = { text: 'fine', contextBytesPerToken: 2 };
+    t.match(await read(one.generate(ask(model(script)))), { end: { reason: 'stop' } });
+    const before = (await models(broker))[0]?.residentBytes;
+    t.equal(await codeOf(read(one.generate(ask(model(script, { contextTokens: 1_000_000 }))))), 'never_fits');
+    t.equal((await models(broker))[0]?.residentBytes, before);
+    t.match(await read(one.generate(ask(model(script)))), { end: { reason: 'stop' } });
+    t.equal(broker.all('request_vram_budget').length, 2, 'it had not to be asked for again');
     await close();
   });
 });

@@ -34,6 +34,11 @@ export function contextBudget(estimate: Estimate, context: FirstContext, device:
   return { parts: [onDevice(contextPart(estimate, context), device)], peakBytes: 0 };
 }
 
+/** Contexts that are, or are to be, gone: parts of 0 bytes, so that the lease drops them. */
+export function droppedContexts(names: Iterable<string>): LeasePart[] {
+  return [...names].map((name) => ({ name, kind: 'context', bytes: 0, upFront: true }));
+}
+
 /** What the engine measured: the model’s own parts and each open context. */
 export function measuredParts(model: LoadedModel, contexts: Iterable<LoadedContext>, device: string): LeasePart[] {
   const open = [...contexts].map((context): LeasePart => ({ name: context.name, kind: 'context', bytes: context.measuredBytes, upFront: true }));

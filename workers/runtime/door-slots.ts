@@ -53,7 +53,7 @@ function occupy(door: Door, slot: Slot, { id, topic = null }: DoorCall): void {
  * Decides whether to ask for a context, in this order:
  * 1. One change at a time: while one is on its way nothing else is planned, and one that nobody needs any more is taken back.
  * 2. A call that no open context could ever serve gets one of its size (D17): beside the others when `parallel`
- *    allows, else in place of the smallest, which takes no new call and is closed when its call has ended.
+ *    allows, else in place of the smallest, which takes no new call and goes when the larger one has been granted.
  * 3. A call that only has to wait its turn gets one when `parallel` allows, it has waited a little, and none was
  *    refused a moment ago.
  */
@@ -69,8 +69,12 @@ export function planGrowth(door: Door, lease: string, atUs: number, out: DoorAct
   if (wanted === undefined) return;
   const room = door.slots.length < door.parallel;
   if (bigger === undefined && (!room || atUs < mayGrowAtUs(door, wanted))) return;
-  if (room) askContext(door, lease, wanted.tokens, bigger !== undefined, out);
-  else replaceSmallest(door, wanted.tokens, out);
+  if (room) {
+    askContext(door, lease, { tokens: wanted.tokens, required: bigger !== undefined, replaces: [] }, out);
+  } else {
+    retireSmallest(door, wanted.tokens, []);
+    askWhenRetired(door, lease, out);
+  }
 }
 
 /** When a further context may be asked for, for a call that only waits its turn. */
@@ -95,66 +99,60 @@ export function withdrawContext(door: Door, out: DoorAction[]): void {
   out.push({ type: 'withdraw_context' });
 }
 
-/** The slot that was to make room takes calls again. */
+/** The slots that were to make room take calls again. */
 export function stopRetiring(door: Door): void {
   if (door.growing?.phase !== 'retiring') return;
   for (const slot of door.slots) slot.retiring = false;
   door.growing = null;
 }
 
-function askContext(door: Door, lease: string, tokens: number, required: boolean, out: DoorAction[]): void {
+function askContext(door: Door, lease: string, wanted: { readonly tokens: number; readonly required: boolean; readonly replaces: readonly string[] }, out: DoorAction[]): void {
   const name = nextContextName(door);
-  door.growing = { phase: 'asking', name, tokens, required, withdrawn: false };
-  out.push({ type: 'ask_context', lease, name, tokens, required });
+  door.growing = { phase: 'asking', name, ...wanted, withdrawn: false };
+  out.push({ type: 'ask_context', lease, name, ...wanted });
 }
 
-function replaceSmallest(door: Door, tokens: number, out: DoorAction[]): void {
-  const [smallest] = [...door.slots].sort((left, right) => left.tokens - right.tokens || Number(left.call !== null) - Number(right.call !== null));
-  if (smallest === undefined) return;
+/** One slot more is to make room, the smallest of the others; an idle one before a busy one. False: all do already. */
+function retireSmallest(door: Door, tokens: number, besides: readonly string[]): boolean {
+  const [smallest] = door.slots
+    .filter(({ name }) => !besides.includes(name))
+    .sort((left, right) => left.tokens - right.tokens || Number(left.call !== null) - Number(right.call !== null));
+  if (smallest === undefined) return false;
   smallest.retiring = true;
-  door.growing = { phase: 'retiring', slot: smallest.name, tokens };
-  closeRetired(door, out);
+  door.growing = { phase: 'retiring', slots: [...besides, smallest.name], tokens };
+  return true;
 }
 
-/** Closes the retiring slot once its call has ended. */
-export function closeRetired(door: Door, out: DoorAction[]): void {
+/** Asks for the larger context once the calls on those that it replaces have ended. They stay open until it is granted. */
+export function askWhenRetired(door: Door, lease: string, out: DoorAction[]): void {
   const { growing } = door;
   if (growing?.phase !== 'retiring') return;
-  const slot = door.slots.find(({ name }) => name === growing.slot);
-  if (slot === undefined || slot.call !== null) return;
-  door.growing = { ...growing, phase: 'closing' };
-  out.push({ type: 'close_context', name: slot.name });
-}
-
-/** The closed context's bytes are free: ask for the larger one in their place. */
-export function contextClosed(door: Door, name: string, lease: string | null, out: DoorAction[]): void {
-  door.slots = door.slots.filter((slot) => slot.name !== name);
-  const { growing } = door;
-  if (growing?.phase !== 'closing') return;
-  door.growing = null;
-  if (lease !== null && door.underway === null && !door.closed) askContext(door, lease, growing.tokens, true, out);
+  if (door.slots.some(({ name, call }) => call !== null && growing.slots.includes(name))) return;
+  askContext(door, lease, { tokens: growing.tokens, required: true, replaces: growing.slots }, out);
 }
 
 export function contextOpened(door: Door, name: string, tokens: number): void {
+  const replaced = door.growing?.phase === 'asking' ? door.growing.replaces : [];
   door.growing = null;
   // Nobody's beginning is in it: before all others, when it is one of the smallest.
-  door.slots.unshift({ name, tokens, call: null, topic: null, retiring: false });
+  door.slots = [{ name, tokens, call: null, topic: null, retiring: false }, ...door.slots.filter((slot) => !replaced.includes(slot.name))];
 }
 
 /**
  * A refused context costs the calls that cannot run without it their answer,
- * unless an open context can still make room for it. Others wait on.
+ * unless one more open context can make room for it. Others wait on, and what
+ * is open serves them as before.
  */
-export function contextRefused(door: Door, failure: Failure, atUs: number, out: DoorAction[]): void {
+export function contextRefused(door: Door, failure: Failure, closed: readonly string[], atUs: number, out: DoorAction[]): void {
   const { growing } = door;
   door.growing = null;
+  door.slots = door.slots.filter(({ name }) => !closed.includes(name));
+  const mayTryMore = growing?.phase === 'asking' && growing.required && !growing.withdrawn && door.underway === null;
+  if (mayTryMore && retireSmallest(door, growing.tokens, growing.replaces.filter((name) => !closed.includes(name)))) return;
+  for (const slot of door.slots) slot.retiring = false;
   if (growing?.phase !== 'asking' || growing.withdrawn) return;
   door.growNotBeforeUs = atUs + door.options.growPauseUs;
   if (!growing.required || door.underway !== null) return;
-  if (door.slots.length > 0) {
-    replaceSmallest(door, growing.tokens, out);
-    return;
-  }
   failCalls(door, (call) => call.needs === 'slot' && call.tokens >= growing.tokens, failure, out);
 }
 

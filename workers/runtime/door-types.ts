@@ -14,7 +14,7 @@ export interface DoorCall {
   readonly topic?: string | null;
 }
 
-/** A context that is open. `retiring`: takes no new call and is closed when its call has ended. */
+/** A context that is open. `retiring`: takes no new call, because a larger one is to come in its place. */
 export interface Slot {
   readonly name: string;
   readonly tokens: number;
@@ -59,9 +59,12 @@ export type Residency =
 
 /** A further, or larger, context on its way. One at a time. */
 export type Growing =
-  | { readonly phase: 'retiring' | 'closing'; readonly slot: string; readonly tokens: number }
-  /** `required`: no open context could ever serve the call; else the call may as well wait for a free one. */
-  | { readonly phase: 'asking'; readonly name: string; readonly tokens: number; readonly required: boolean; readonly withdrawn: boolean };
+  | { readonly phase: 'retiring'; readonly slots: readonly string[]; readonly tokens: number }
+  /**
+   * `required`: no open context could ever serve the call; else the call may as well wait for a free one. `replaces`:
+   * contexts, idle by now, that go when it has been granted and not before: one that is refused has cost nothing.
+   */
+  | { readonly phase: 'asking'; readonly name: string; readonly tokens: number; readonly required: boolean; readonly withdrawn: boolean; readonly replaces: readonly string[] };
 
 /** The command at the door. While it drains, only `eligible` calls may still begin. */
 export type Underway =
@@ -123,8 +126,8 @@ type Happening =
   /** `left`: what the engine says the model is now. */
   | { readonly type: 'move_failed'; readonly failure: Failure; readonly residentBytes: number; readonly left: 'resident' | 'parked' | 'stuck'; readonly slots: readonly FirstContext[] }
   | { readonly type: 'context_opened'; readonly name: string; readonly tokens: number }
-  | { readonly type: 'context_refused'; readonly failure: Failure }
-  | { readonly type: 'context_closed'; readonly name: string }
+  /** `closed`: those it was to replace that are gone nevertheless, because it failed after they were closed. */
+  | { readonly type: 'context_refused'; readonly failure: Failure; readonly closed: readonly string[] }
   | { readonly type: 'command_arrived'; readonly command: DoorCommand }
   | { readonly type: 'command_cancelled'; readonly command: number }
   | { readonly type: 'ticked' }
@@ -154,6 +157,5 @@ export type DoorAction =
   /** Contexts are closed first for a whole park and an unload; `context` is opened after a return. */
   | { readonly type: 'move'; readonly target: 'host' | 'none' | 'device'; readonly bytes: number | null; readonly lease: string; readonly context: FirstContext | null }
   | { readonly type: 'release'; readonly lease: string; readonly cause: 'unused' | 'unloaded' | 'load_failed' | 'cancelled' | 'refused'; readonly failure: Failure | null }
-  | { readonly type: 'ask_context'; readonly lease: string; readonly name: string; readonly tokens: number; readonly required: boolean }
-  | { readonly type: 'withdraw_context' }
-  | { readonly type: 'close_context'; readonly name: string };
+  | { readonly type: 'ask_context'; readonly lease: string; readonly name: string; readonly tokens: number; readonly required: boolean; readonly replaces: readonly string[] }
+  | { readonly type: 'withdraw_context' };

@@ -9,7 +9,7 @@
  * - `unloaded` is never said while bytes are held (B194).
  */
 import type { Door, DoorAction, DoorEvent, DoorOptions, Failure, Residency } from './door-types.js';
-import { beginCalls, closeRetired, contextClosed, contextOpened, contextRefused, failCalls, firstContext, planGrowth, stopRetiring, withdrawContext } from './door-slots.js';
+import { askWhenRetired, beginCalls, contextOpened, contextRefused, failCalls, firstContext, planGrowth, stopRetiring, withdrawContext } from './door-slots.js';
 import { beginMove, commandArrived, commandCancelled, expireCommands, isMoving, leaseOf, startMove, takeCommand } from './door-commands.js';
 
 export { leaseOf, references, wakeAtUs } from './door-commands.js';
@@ -63,10 +63,7 @@ function take(door: Door, event: DoorEvent, out: DoorAction[]): void {
       contextOpened(door, event.name, event.tokens);
       return;
     case 'context_refused':
-      contextRefused(door, event.failure, event.atUs, out);
-      return;
-    case 'context_closed':
-      contextClosed(door, event.name, leaseOf(door), out);
+      contextRefused(door, event.failure, event.closed, event.atUs, out);
       return;
     case 'command_arrived':
       commandArrived(door, event.command, out);
@@ -291,7 +288,7 @@ function settleResident(door: Door, lease: string, atUs: number, out: DoorAction
     return;
   }
   beginCalls(door, out);
-  closeRetired(door, out);
+  if (underway === null && !door.closed) askWhenRetired(door, lease, out);
   const idle = door.begun.size === 0 && door.growing === null;
   if (underway !== null) {
     // An eligible call that still waits when nothing runs has lost its context: it waits no longer here.

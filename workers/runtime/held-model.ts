@@ -1,6 +1,6 @@
 /** What one model holds in this process: the engine’s model and its open contexts, moved and measured. No wire, no lease. */
 import { LeaseholdError, type LeasePart, type ModelSpec } from '../../protocol/index.js';
-import { cardBytes, measuredParts } from './budget.js';
+import { cardBytes, droppedContexts, measuredParts } from './budget.js';
 import type { FirstContext } from './door-types.js';
 import type { EngineWatch } from './engine-watch.js';
 import type { Engine, LoadedContext, LoadedModel } from './engine.js';
@@ -56,7 +56,7 @@ export class HeldModel {
   }
 
   get goneParts(): LeasePart[] {
-    return [...this.#gone].map((name) => ({ name, kind: 'context', bytes: 0, upFront: true }));
+    return droppedContexts(this.#gone);
   }
 
   /** A context that was granted and never opened. */

@@ -191,9 +191,6 @@ export class ModelHost {
       case 'withdraw_context':
         this.moves.withdrawContext();
         return;
-      case 'close_context':
-        void this.moves.closeContext(action);
-        return;
     }
   }
 

@@ -186,13 +186,14 @@ export class ModelMoves {
     const context: FirstContext = { name: action.name, tokens: action.tokens };
     const { signal } = this.#growing = new AbortController();
     try {
-      await this.room.forContext(action.lease, context, signal);
-      await this.#contextOpened(action.lease, context, signal);
+      await this.room.forContext(action.lease, context, action.replaces, signal);
+      await this.#contextOpened(action.lease, context, action.replaces, signal);
       feed({ type: 'context_opened', name: context.name, tokens: context.tokens });
     } catch (error) {
       // A grant that crossed our taking it back still counts it.
       this.held.neverOpened(context.name);
-      feed({ type: 'context_refused', failure: toFailure(error, 'load_failed', key) });
+      if (error instanceof HeldBytesError) this.#options.fatal(error);
+      else feed({ type: 'context_refused', failure: toFailure(error, 'load_failed', key), closed: action.replaces.filter((name) => this.held.context(name) === null) });
     }
   }
 
@@ -201,10 +202,11 @@ export class ModelMoves {
   }
 
   /** Opened, or not: either way the lease is told what there is. */
-  async #contextOpened(lease: string, context: FirstContext, signal: AbortSignal): Promise<void> {
+  async #contextOpened(lease: string, context: FirstContext, replaces: readonly string[], signal: AbortSignal): Promise<void> {
     this.#options.channel.send({ type: 'loading', lease });
     try {
       signal.throwIfAborted();
+      for (const name of replaces) await this.#closeContext(name);
       await this.#options.watch.bounded(`Opening a context of ${this.#options.key}`, this.held.openContext(context, signal));
     } catch (error) {
       this.held.neverOpened(context.name);
@@ -215,15 +217,9 @@ export class ModelMoves {
   }
 
   /** A context that cannot be closed leaves the model with bytes that nobody accounts for: that ends the process. */
-  async closeContext(action: Act<'close_context'>): Promise<void> {
-    try {
-      await this.#options.watch.bounded(`Closing a context of ${this.#options.key}`, this.held.closeContext(action.name));
-    } catch (error) {
-      this.#options.fatal(error);
-      return;
-    }
-    this.report('resident', this.held.parts);
-    this.#options.feed({ type: 'context_closed', name: action.name });
+  async #closeContext(name: string): Promise<void> {
+    const closing = this.#options.watch.bounded(`Closing a context of ${this.#options.key}`, this.held.closeContext(name));
+    await closing.catch((cause: unknown) => { throw new HeldBytesError(`a context of ${this.#options.key} is to be closed`, cause); });
   }
 
   // ── Reports ────────────────────────────────────────────────────────────

@@ -1,6 +1,6 @@
 /** Asking the broker for a model's room: how much, how urgently, and again when those who asked first have given up. */
 import { LeaseholdError, classPolicies, type ModelSpec, type RequestClass } from '../../protocol/index.js';
-import { contextBudget, declaredEstimate, loadBudget, type Budget } from './budget.js';
+import { contextBudget, declaredEstimate, droppedContexts, loadBudget, type Budget } from './budget.js';
 import { elapsedMs, nowUs } from './clock.js';
 import type { ControlChannel } from './control.js';
 import type { FirstContext } from './door-types.js';
@@ -67,13 +67,14 @@ export class ModelRoom {
     return grant;
   }
 
-  /** Room for one more context of a resident model. */
-  async forContext(lease: string, context: FirstContext, signal: AbortSignal): Promise<void> {
+  /** Room for one more context of a resident model, in place of those that it `replaces`. */
+  async forContext(lease: string, context: FirstContext, replaces: readonly string[], signal: AbortSignal): Promise<void> {
     const { key, device } = this.#options;
     const waiting = this.#options.waiting();
     if (waiting === null) throw new LeaseholdError('request_cancelled', { what: `A context of ${key}` });
     const estimate = this.#estimate ??= await this.#estimated(signal);
-    await this.#open(lease, contextBudget(estimate, context, device), estimate, waiting, signal).granted;
+    const { parts, peakBytes } = contextBudget(estimate, context, device);
+    await this.#open(lease, { parts: [...droppedContexts(replaces), ...parts], peakBytes }, estimate, waiting, signal).granted;
   }
 
   /** A call joined: the open request is as urgent as the most urgent of those who wait. */
@@ -119,7 +120,7 @@ export class ModelRoom {
       signal,
       onWaiting: ({ position, reason, explain }) => {
         this.explain = explain ?? this.explain;
-        this.#options.stage('waiting', null, `place ${String(position + 1)} for ${device}: ${reason}`, explain);
+        this.#options.stage('waiting', null, `waiting for room on ${device}: ${position === 0 ? '' : `${String(position)} before it; `}${reason}`, explain);
       },
     });
   }

@@ -123,7 +123,7 @@ function afterFailures(found: Found, [first]: readonly Found[]): Found {
 }
 
 /** As the worker chooses them. */
-function backendsFor(card: CardSeen, platform: NodeJS.Platform): readonly string[] {
+function backendsFor(card: CardSeen, platform: string): readonly string[] {
   if (platform === 'darwin') return ['metal'];
   return /\b(amd|radeon|instinct|intel|arc)\b/i.test(card.name) ? ['vulkan'] : ['cuda', 'vulkan'];
 }

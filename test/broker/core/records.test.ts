@@ -1,7 +1,7 @@
 /** What the records and refusals say: for whom, by what cause, who keeps the room, and with numbers that agree. */
 import t from 'tap';
 import { explainRecords, type Effect, type ExplainRecord } from '../../../broker/core/index.js';
-import { GiB, Stage, all, only } from './harness.js';
+import { GiB, Stage, all, context, only } from './harness.js';
 
 const newest = (stage: Stage, model: string, count = 1): ExplainRecord[] => explainRecords(stage.core, { model, count });
 
@@ -173,5 +173,14 @@ t.test('a pin is remembered before its model is loaded and after it has gone, an
   test.equal(stage.lease(stage.resident(worker, 'a', GiB))?.pinned, true);
   test.match(only(pin('c', true), 'fail'), { code: 'too_many_pins', details: { limit: '2' } });
   test.equal(only(pin('a', false), 'acknowledge').request, 4, 'what is remembered already may be changed');
+  test.end();
+});
+
+t.test('a lease that would outgrow its card with what it asks for is refused at once: its own bytes make room for nothing', (test) => {
+  const { stage, workers, leases } = full();
+  const denied = only(stage.ask(workers[0], 'one', 0, { lease: leases[0], parts: [context(12 * GiB)] }).effects, 'deny');
+  test.match(denied, { code: 'never_fits', details: { needBytes: String(Math.ceil((22 * GiB * 11) / 10)), mostBytes: String(24 * GiB) } });
+  test.match(newest(stage, 'one'), [{ text: /^one can never fit on GPU-0: 24\.2 GiB needed; at most 24\.0 GiB could be had there$/ }]);
+  test.equal(only(stage.ask(workers[0], 'one', 0, { lease: leases[0], parts: [context(11 * GiB)] }).effects, 'wait').position, 0, 'this it could have, were the other away');
   test.end();
 });
