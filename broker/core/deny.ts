@@ -57,7 +57,7 @@ export function deny(core: Core, denied: Denied): void {
     retryAfterMs: denied.retryAfterMs ?? null,
     explain: id,
   });
-  publish(core, 'denied', { generation: denied.generation, request: denied.request, model: denied.model, device: card?.device ?? null, code: denied.code });
+  publish(core, 'denied', { generation: denied.generation, request: denied.request, model: denied.model, device: card?.device ?? null, code: denied.code, why: denied.text });
 }
 
 /** Other cards on which the whole request would fit now, without evicting. */

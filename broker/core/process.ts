@@ -19,6 +19,9 @@ import { leaveSpawning, terminate } from './terminate.js';
 import { endWaiter } from './waiter.js';
 import { dropWish } from './wish.js';
 
+/** Models of an ended process that one event names. */
+const modelsTold = 16;
+
 type Of<T extends CoreEvent['type']> = Extract<CoreEvent, { type: T }>;
 
 export function onSessionOpened(core: Core, event: Of<'session_opened'>): void {
@@ -188,7 +191,7 @@ export function onProcessExited(core: Core, event: Of<'process_exited'>): void {
   }
   if (process.state === 'spawning' || process.joined.size > 0) failJoined(core, process, event.how);
   if (event.engineHung === true) engineHung(core, process);
-  publish(core, 'process_ended', { generation: event.generation, how: event.how });
+  publish(core, 'process_ended', { generation: event.generation, how: event.how, cause: process.endCause, models: process.leases.size === 0 ? null : [...process.leases].map((id) => mustLease(core, id).model).slice(0, modelsTold).join(', ') });
   for (const id of process.leases) {
     const { model, device, charge } = mustLease(core, id);
     explain(core, { verdict: 'ended', text: `${event.generation} has ended (${event.how}), and ${inWords(charge.residentBytes)} of ${model} with it`, generation: event.generation, model, device });

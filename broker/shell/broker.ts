@@ -281,10 +281,16 @@ class RunningBroker implements Broker {
     return {
       broker: { pid: process.pid, socket: this.socketPath },
       workers: this.#workers.describe(),
-      holders: [...this.#sessions].filter(({ role }) => role === 'holder').map(({ generation, identity }) => ({ generation, pid: identity.pid })),
+      holders: [...this.#core.processes.values()].flatMap(({ generation, role }) => this.#holder(generation, role)),
       simulatedCards: this.#cardDesk.facts(),
       ...this.#options.facts?.(),
     };
+  }
+
+  /** One that has lost its connection is still the same process. */
+  #holder(generation: string, role: string): readonly { readonly generation: string; readonly pid: number }[] {
+    const identity = role === 'holder' ? this.#sessions.get(generation)?.identity ?? this.#workers.identityOf(generation) : null;
+    return identity === null ? [] : [{ generation, pid: identity.pid }];
   }
 
   /** Driver figures come by pid; ours are the workers' (with their children) and the attached holders'. */

@@ -8,6 +8,7 @@ import { errorToAnswer, toAnswer } from './inbound.js';
 import type { Log } from './log.js';
 import type { UntimedEvent } from './loop.js';
 import type { Session, Sessions } from './session.js';
+import { monotonicUs } from '../../protocol/node/clock.js';
 
 type Of<T extends Effect['type']> = Extract<Effect, { type: T }>;
 type Command = Extract<ControlMessage, { type: 'model_to_device' | 'trim_host' | 'recall_lease' | 'list_models' }>;
@@ -116,6 +117,9 @@ export class Outbound {
   #publish(effect: Of<'publish'>): void {
     this.#parts.log.info({ event: effect.data }, effect.name);
     for (const session of this.#parts.sessions) session.subscription?.publish(effect.name, effect.data);
+    // Whoever looks now sees the ledger after the load: the card's own figure is to be from after it, too.
+    const { device } = effect.data;
+    if (effect.name === 'loaded' && typeof device === 'string') this.#parts.sample(device, monotonicUs());
   }
 
   #cancel(effect: Of<'cancel_command'>): void {

@@ -158,6 +158,8 @@ class StreamChannel<P extends Plane> implements Channel<P> {
   end(): void {
     if (this.#ended !== null) return;
     this.#finish(new LeaseholdError('closed', { what: `the connection to ${this.name}` }));
+    // Whoever closes waits for the end of it, and must be there to see it.
+    if (this.#keeps === false) this.#stream.ref();
     this.#stream.end();
   }
 

@@ -37,6 +37,7 @@ export interface HeldLeaseParts {
   readonly model: string;
   readonly parkable: boolean;
   readonly onEvict: EvictHandler;
+  readonly tell: (text: string) => string;
   readonly announce: () => NewModels;
   /** It has been given back: by its owner or by an eviction. */
   readonly onReleased: () => void;
@@ -172,7 +173,7 @@ export class HeldLease {
   /** @internal The broker has given it up: its bytes are charged to nobody's use until they are seen gone. */
   quarantine({ bytes, reason }: Control<'lease_quarantined'>): void {
     if (this.#over !== null) return;
-    const error = new LeaseholdError('quarantined', { bytes, device: this.device, reason: `${this.model}: ${reason}` }, { help: 'Free them, then call release() on the lease; until then they stay charged.' });
+    const error = new LeaseholdError('quarantined', { bytes, device: this.device, reason: `${this.model}: ${this.#own.tell(reason)}` }, { help: 'Free them, then call release() on the lease; until then they stay charged.' });
     this.#quarantined = true;
     this.#leave(error);
     this.#underway?.abort.abort(error);
@@ -193,7 +194,7 @@ export class HeldLease {
     }
     this.#own.channel.send({ type: 'draining', id, inFlight: this.inFlight });
     const abort = new AbortController();
-    const order: EvictOrder = { target: message.target, bytes: message.bytes, when: message.when, reason: message.reason, signal: abort.signal };
+    const order: EvictOrder = { target: message.target, bytes: message.bytes, when: message.when, reason: this.#own.tell(message.reason), signal: abort.signal };
     const expiry = setTimeout(() => { this.#giveUp('command_expired'); }, Math.min(message.expiresMs, 2 ** 31 - 1));
     expiry.unref();
     this.#underway = { id, order, abort, expiry, begun: false };

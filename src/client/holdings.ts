@@ -28,7 +28,10 @@ export interface HoldOptions {
   /** Called when the broker wants the bytes and nothing uses them; frees them and answers. */
   readonly onEvict: EvictHandler;
   readonly signal?: AbortSignal;
+  /** `position`: requests before it. */
   readonly onWaiting?: (waiting: { readonly position: number; readonly reason: string; readonly explain: string | null }) => void;
+  /** Puts the broker's sentences into this program's words; default: as they are. */
+  readonly tell?: (text: string) => string;
 }
 
 const answerMarginMs = 30_000;
@@ -69,7 +72,7 @@ export class Holdings {
       parkable: options.parkable ?? false, profilesFreeMemory: false, source: 'declared', policy: options.policy ?? defaultPolicy, gang: null,
     }, {
       timeoutMs: deadlineMs + answerMarginMs, ...(signal === undefined ? {} : { signal }),
-      onInterim: (message) => { if (message.type === 'waiting') options.onWaiting?.({ position: message.position, reason: message.reason, explain: message.explain }); },
+      onInterim: (message) => { if (message.type === 'waiting') options.onWaiting?.({ position: message.position, reason: options.tell?.(message.reason) ?? message.reason, explain: message.explain }); },
     });
     if (answer.type === 'deny') throw deniedError(answer, { model, device, deadlineMs });
     if (answer.type !== 'grant') throw new LeaseholdError('message_unexpected', { type: answer.type, reason: 'it answers request_vram_budget' });
@@ -80,7 +83,7 @@ export class Holdings {
     // A program that holds something is not over because nothing is asked at the moment.
     const letGo = this.#channel.hold();
     const lease: HeldLease = new HeldLease({
-      channel: this.#channel, limits: this.#limits, grant, parts, model: options.model, parkable: options.parkable ?? false, onEvict: options.onEvict,
+      channel: this.#channel, limits: this.#limits, grant, parts, model: options.model, parkable: options.parkable ?? false, onEvict: options.onEvict, tell: options.tell ?? ((text) => text),
       announce: () => this.#announce(),
       onReleased: () => {
         this.#leases.delete(grant.lease);

@@ -53,5 +53,5 @@ function stageOf(text: string, explain: string | null): Stage {
 }
 
 function textOf(waiting: Waiting): string {
-  return `Waiting for a worker, place ${String(waiting.position + 1)}: ${waiting.reason}`;
+  return `Waiting for a worker: ${waiting.position === 0 ? '' : `${String(waiting.position)} before it; `}${waiting.reason}`;
 }

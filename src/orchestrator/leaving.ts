@@ -1,16 +1,17 @@
 /** Errors as they leave the library: they name models as people do, and say what of ours has ended. */
 import { LeaseholdError } from '../../protocol/index.js';
-import type { Catalogue, Served } from './catalogue.js';
+import type { Served } from './catalogue.js';
+import type { Naming } from './naming.js';
 
 /** What the end of our own session looks like to calls that were open then. */
 const endCodes: ReadonlySet<string> = new Set(['closed', 'connection_lost', 'broker_lost', 'shutting_down']);
 
 export class Leaving {
-  readonly #catalogue: Catalogue;
+  readonly #naming: Naming;
   readonly #closing: AbortSignal;
 
-  constructor(catalogue: Catalogue, closing: AbortSignal) {
-    this.#catalogue = catalogue;
+  constructor(naming: Naming, closing: AbortSignal) {
+    this.#naming = naming;
     this.#closing = closing;
   }
 
@@ -26,17 +27,10 @@ export class Leaving {
   told(error: unknown, served: Served | null = null): LeaseholdError {
     const typed = LeaseholdError.from(error);
     if (this.#closing.aborted && endCodes.has(typed.code)) return this.#closing.reason as LeaseholdError;
-    const details = Object.fromEntries(Object.entries(typed.details).map(([name, value]) => [name, this.named(value, served)]));
+    const details = Object.fromEntries(Object.entries(typed.details).map(([name, value]) => [name, this.#naming.inText(value, served)]));
     // The wire calls requests by their types.
     if (typed.code === 'request_cancelled' && /^[a-z_]+$/.test(details['what'] ?? '')) details['what'] = 'The call';
     const same = Object.entries(details).every(([name, value]) => value === typed.details[name]);
     return same ? typed : new LeaseholdError(typed.code, details, { cause: typed });
-  }
-
-  /** The text with names for keys: of several names of one key the one that was asked for. */
-  named(text: string, served: Served | null = null): string {
-    if (!text.includes('#')) return text;
-    const asked = served === null ? text : text.replaceAll(served.spec.key, served.name);
-    return this.#catalogue.models.reduce((known, { spec, name }) => (known.includes('#') ? known.replaceAll(spec.key, name) : known), asked);
   }
 }

@@ -8,6 +8,7 @@ import type { Log } from '../../broker/shell/index.js';
 import { connectBroker, type BrokerSession } from '../client/index.js';
 import { Callers } from './callers.js';
 import type { Reach } from './connection.js';
+import type { BrokerChange } from './options.js';
 import { Obituaries } from './obituaries.js';
 
 export interface Link {
@@ -15,13 +16,16 @@ export interface Link {
   readonly session: BrokerSession;
   readonly callers: Callers;
   readonly obituaries: Obituaries;
+  /** The broker's process; null: this one. */
+  readonly pid: number | null;
 }
 
 export interface LinksOptions {
   /** A broker within reach, as the options of the orchestrator want it. */
   readonly find: () => Promise<Reach>;
-  /** Called with every new session before anybody uses it. */
-  readonly greet: (reach: Reach, session: BrokerSession) => Promise<void>;
+  /** Called with every new session before anybody uses it; resolves to the process that the broker is, null for this one. */
+  readonly greet: (reach: Reach, session: BrokerSession) => Promise<number | null>;
+  readonly onChange: (change: BrokerChange) => void;
   readonly log: Log;
 }
 
@@ -67,11 +71,17 @@ export class Links {
   }
 
   async #reopen(): Promise<Link> {
-    const { reach, callers } = this.#current;
+    const { reach, callers, pid } = this.#current;
     callers.close();
     this.#options.log.warn({ socket: reach.socketPath }, 'the broker was lost; looking for another');
     if (!reach.alive()) await reach.owned?.close();
     this.#current = await openLink(this.#options, reach.alive() ? () => Promise.resolve(reach) : this.#options.find);
+    const { reach: found, session } = this.#current;
+    if (found !== reach) {
+      const change = { lostPid: pid, ownsBroker: found.owned !== null, socketPath: found.socketPath, devices: session.devices.map(({ device }) => device) };
+      this.#options.log.warn(change, 'the broker is another one now');
+      this.#options.onChange(change);
+    }
     return this.#current;
   }
 }
@@ -92,8 +102,9 @@ async function openLink(options: LinksOptions, find: () => Promise<Reach>): Prom
 
 async function linkTo(reach: Reach, { greet, log }: LinksOptions): Promise<Link> {
   const session = await connectBroker({ stream: await reach.dial(), secret: reach.secret, role: 'client', name: 'orchestrator', limits: reach.limits });
+  let pid: number | null;
   try {
-    await greet(reach, session);
+    pid = await greet(reach, session);
   } catch (error) {
     await session.close();
     throw error;
@@ -101,5 +112,5 @@ async function linkTo(reach: Reach, { greet, log }: LinksOptions): Promise<Link>
   session.relax();
   const obituaries = new Obituaries();
   obituaries.listen(session).catch((error: unknown) => { log.debug({ reason: String(error) }, 'no more news of workers'); });
-  return { reach, session, obituaries, callers: new Callers(session, reach.limits) };
+  return { reach, session, obituaries, pid, callers: new Callers(session, reach.limits) };
 }

@@ -70,6 +70,21 @@ export interface OrchestratorOptions {
   readonly limits?: Partial<Limits>;
   /** Overrides of how the classes of requests are treated; what is left out keeps its default. */
   readonly classPolicies?: Readonly<Partial<Record<RequestClass, Partial<ClassPolicy>>>>;
+  /**
+   * Called when the broker that was attached to is gone and the next use has found another, or has come to own one in
+   * this process: on other cards, perhaps, and without what was loaded there.
+   */
+  readonly onBrokerChange?: (change: BrokerChange) => void;
   /** Default: silent. */
   readonly log?: Log;
+}
+
+export interface BrokerChange {
+  /** The broker that is gone; null: it was in this process. */
+  readonly lostPid: number | null;
+  /** This process owns the new one. */
+  readonly ownsBroker: boolean;
+  readonly socketPath: string;
+  /** Cards of the new one. */
+  readonly devices: readonly string[];
 }

@@ -10,6 +10,7 @@ import { reachBroker, type Reach } from './connection.js';
 import { checkEngines } from './engines.js';
 import { RunningGeneration, type GenerationEnd } from './generation.js';
 import { Leaving } from './leaving.js';
+import { Naming } from './naming.js';
 import { LinkedAbort } from './linked-abort.js';
 import { Links, type Link } from './link.js';
 import { toWireInput, toWireSampling, type WireInput } from './inputs.js';
@@ -18,7 +19,7 @@ import { sparing } from './stages.js';
 import { version } from '../version.js';
 import { checkOptions, checked } from './tables.js';
 import type {
-  CallOptions, EvictOptions, GenerateInput, GenerateOptions, Generation, HostLeaseRequest, LeaseholdEvent, LedgerState, Orchestrator, ServedModel, Token,
+  CallOptions, EvictOptions, GenerateInput, GenerateOptions, Generation, HostLeaseRequest, LeaseholdEvent, LedgerState, NamedRecord, Orchestrator, ServedModel, Token,
 } from './types.js';
 
 /**
@@ -38,10 +39,12 @@ export async function createOrchestrator(options: OrchestratorOptions = {}): Pro
     log,
     find: () => reachBroker({ ...options, log }, { expectedWorkers, facts: () => ({ catalogue: catalogue.models, version: version() }), beforeOwning }),
     greet: async ({ owned }, session) => {
-      if (owned !== null) return;
-      const { catalogue: theirs } = await session.ledger<{ readonly catalogue?: readonly Served[] }>();
+      if (owned !== null) return null;
+      const { catalogue: theirs, broker } = await session.ledger<{ readonly catalogue?: readonly Served[]; readonly broker: LedgerState['broker'] }>();
       catalogue.adopt(theirs ?? []);
+      return broker.pid;
     },
+    onChange: (change) => { options.onBrokerChange?.(change); },
   });
   return new RunningOrchestrator(links, catalogue, log);
 }
@@ -67,6 +70,7 @@ class RunningOrchestrator implements Orchestrator {
   readonly #catalogue: Catalogue;
   readonly #log: Log;
   readonly #closing = new AbortController();
+  readonly #naming: Naming;
   readonly #leaving: Leaving;
   /** The link that models with `preload` have been asked for on. */
   #preloadedOn: Link | null = null;
@@ -77,7 +81,8 @@ class RunningOrchestrator implements Orchestrator {
     this.#links = links;
     this.#catalogue = catalogue;
     this.#log = log;
-    this.#leaving = new Leaving(catalogue, this.#closing.signal);
+    this.#naming = new Naming(catalogue);
+    this.#leaving = new Leaving(this.#naming, this.#closing.signal);
     this.#preload(links.current);
   }
 
@@ -131,7 +136,8 @@ class RunningOrchestrator implements Orchestrator {
     try {
       return await this.#leaving.out(async () => {
         const holder = await this.#asHolder();
-        const lease = await holder.holdLease({ ...asked, device: device ?? await this.#roomiestCard(), signal: abort.signal });
+        const tell = (text: string): string => this.#naming.inText(text);
+        const lease = await holder.holdLease({ ...asked, device: device ?? await this.#roomiestCard(), signal: abort.signal, tell });
         // Whoever says nothing more of it than that it wants it must not hold it for ever.
         if (!loading) await lease.loaded({ residentBytes: Math.min(lease.chargedBytes, bytesOf(request)) });
         return lease;
@@ -142,21 +148,12 @@ class RunningOrchestrator implements Orchestrator {
   }
 
   async ledger(): Promise<LedgerState> {
-    return this.#leaving.out(async () => (await this.#link()).session.ledger<LedgerState>());
+    return this.#leaving.out(async () => this.#naming.ledger(await (await this.#link()).session.ledger<LedgerState>()));
   }
 
-  async explain(about?: string, count = about === undefined ? 20 : 5): Promise<readonly ExplainRecord[]> {
+  async explain(about?: string, count = about === undefined ? 20 : 5): Promise<readonly NamedRecord[]> {
     checked.count(count);
-    return this.#leaving.out(async () => {
-      const { session } = await this.#link();
-      if (about === undefined) return session.explain<ExplainRecord>({ count });
-      if (explainId().check(about, '') === null) return session.explain<ExplainRecord>({ explain: about, count: 1 });
-      const ours = this.#catalogue.keyOf(about);
-      const records = modelKey().check(ours ?? about, '') === null ? await session.explain<ExplainRecord>({ model: ours ?? about, count }) : [];
-      // What has records is known by them, though it is in the ledger no more.
-      if (records.length === 0 && ours === null) await this.#keyOf(about);
-      return records;
-    });
+    return this.#leaving.out(async () => (await this.#records(about, count)).map((record) => this.#naming.record(record)));
   }
 
   events(): AsyncIterable<LeaseholdEvent> {
@@ -170,7 +167,7 @@ class RunningOrchestrator implements Orchestrator {
       const { session } = await this.#link();
       letGo = session.hold();
       for await (const event of session.subscribe({ signal: abort.signal })) {
-        yield { name: event.name, atUs: event.atUs, data: event.data, dropped: event.dropped };
+        yield { name: event.name, atUs: event.atUs, data: this.#naming.data(event), dropped: event.dropped };
       }
     } finally {
       letGo();
@@ -231,7 +228,7 @@ class RunningOrchestrator implements Orchestrator {
   #attempts(served: Served, options: CallOptions): Attempts {
     const { requestDeadlineMs } = this.#links.current.reach.limits;
     const { onStage } = options;
-    const told = onStage === undefined ? options : { ...options, onStage: sparing(onStage, (text) => this.#leaving.named(text, served)) };
+    const told = onStage === undefined ? options : { ...options, onStage: sparing(onStage, (text) => this.#naming.inText(text, served)) };
     return new Attempts({ link: () => this.#link(), log: this.#log, requestDeadlineMs }, served, told);
   }
 
@@ -259,6 +256,17 @@ class RunningOrchestrator implements Orchestrator {
         (error: unknown) => { this.#log.warn({ model: name, reason: LeaseholdError.from(error).message }, 'could not be preloaded'); },
       );
     }
+  }
+
+  async #records(about: string | undefined, count: number): Promise<readonly ExplainRecord[]> {
+    const { session } = await this.#link();
+    if (about === undefined) return session.explain<ExplainRecord>({ count });
+    if (explainId().check(about, '') === null) return session.explain<ExplainRecord>({ explain: about, count: 1 });
+    const ours = this.#catalogue.keyOf(about);
+    const records = modelKey().check(ours ?? about, '') === null ? await session.explain<ExplainRecord>({ model: ours ?? about, count }) : [];
+    // What has records is known by them, though it is in the ledger no more.
+    if (records.length === 0 && ours === null) await this.#keyOf(about);
+    return records;
   }
 
   /** The key that a name of the catalogue, or the key itself of anything in the ledger, means. */

@@ -1,8 +1,8 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 /** The library's surface. Everything here is safe to keep: changes follow semantic versioning. */
 import type { ChatMessage, RequestClass } from '../../protocol/index.js';
-import type { ExplainRecord } from '../../broker/core/explain.js';
-import type { LedgerView } from '../../broker/core/view.js';
+import type { ExplainRecord, ExplainedVictim } from '../../broker/core/explain.js';
+import type { LeaseView, LedgerView, WaiterView } from '../../broker/core/view.js';
 import type { HeldLease, HoldOptions } from '../client/index.js';
 
 /** A prompt as it is, or a conversation that the model's own chat template renders. */
@@ -71,7 +71,7 @@ export interface Generation extends AsyncIterable<Token> {
 }
 
 /** Room that this process itself will use on a card. See `HoldOptions` for the parts of a request. */
-export interface HostLeaseRequest extends Omit<HoldOptions, 'device'> {
+export interface HostLeaseRequest extends Omit<HoldOptions, 'device' | 'tell'> {
   /** Left out: the card with most room. */
   readonly device?: string;
   /**
@@ -94,6 +94,7 @@ export interface EvictOptions {
 export interface LeaseholdEvent {
   readonly name: string;
   readonly atUs: number;
+  /** `model` is a key; `name` beside it is what that is called here, and sentences have the names. */
   readonly data: Readonly<Record<string, unknown>>;
   /** Events lost since the last because this reader was too slow. */
   readonly dropped: number;
@@ -110,13 +111,23 @@ export interface ServedModel {
   readonly preload: boolean;
 }
 
+/** What it is called here: the first name given to it; its key when there is none. */
+interface Named {
+  readonly name: string;
+}
+
+/** A record, with names in its sentence and beside each key. */
+export type NamedRecord = Omit<ExplainRecord, 'victims'> & { readonly name: string | null; readonly victims: readonly (ExplainedVictim & { readonly name: string | null })[] };
+
+type NamedLedger = Omit<LedgerView, 'leases' | 'waiting'> & { readonly leases: readonly (LeaseView & Named)[]; readonly waiting: readonly (WaiterView & Named)[] };
+
 /** The ledger with what the shell knows besides. */
-export interface LedgerState extends LedgerView {
+export interface LedgerState extends NamedLedger {
   /** Entries that one answer could not carry: a list that was cut holds its weightiest (most charged first). */
   readonly omitted?: { readonly leases: number; readonly waiting: number; readonly processes: number };
   readonly broker: { readonly pid: number; readonly socket: string };
   readonly workers: readonly { readonly generation: string; readonly engine: string; readonly pid: number | null; readonly threads: number }[];
-  /** Attached processes that may hold leases. */
+  /** Processes that may hold leases: attached, or without their connection and not yet seen gone. */
   readonly holders: readonly { readonly generation: string; readonly pid: number }[];
   /** Simulated cards as they read themselves: `oomRefusals`, `peakUsedBytes`, `usedBytes`. */
   readonly simulatedCards: readonly { readonly device: string; readonly totalBytes: number; readonly usedBytes: number; readonly peakUsedBytes: number; readonly oomRefusals: number }[];
@@ -143,7 +154,7 @@ export interface Orchestrator {
   lease(request: HostLeaseRequest): Promise<HeldLease>;
   ledger(): Promise<LedgerState>;
   /** Why: by explain id or model name; the latest when left out. Newest first. */
-  explain(about?: string, count?: number): Promise<readonly ExplainRecord[]>;
+  explain(about?: string, count?: number): Promise<readonly NamedRecord[]>;
   /** Every loop over it hears all events from its first step on, and ends when the orchestrator closes or the loop is left. */
   events(): AsyncIterable<LeaseholdEvent>;
   /**

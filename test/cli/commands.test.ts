@@ -9,6 +9,7 @@ import { doctor, type Examine } from '../../src/cli/commands/doctor.js';
 import { createContext } from '../../src/cli/context.js';
 import { runProgram } from '../../src/cli/program.js';
 import type { Finding } from '../../src/doctor/index.js';
+import type { ExplainRecord } from '../../src/orchestrator/index.js';
 import type { OrchestratorOptions } from '../../src/orchestrator/options.js';
 import { explainRecord } from './example-views.js';
 import { fakeIo, jsonLines, type FakeIo, type FakeIoOptions } from './fake-io.js';
@@ -223,6 +224,13 @@ t.test('run', async (t) => {
     t.notMatch((await finish([...given, '--broker', 'own'], { answer })).err, /ignored/);
   });
 
+  t.test('says in one line that the broker is gone and who answers instead', async (t) => {
+    const own = { lostPid: 4711, ownsBroker: true, socketPath: '/x', devices: ['CPU-0'] };
+    t.match((await finish(['run', 'tiny-facts', 'q'], { answer, change: own })).err, /^The broker \(pid 4711\) is gone; this process owns one now, for this call, on CPU-0\.$/m);
+    t.match((await finish(['run', 'tiny-facts', 'q'], { answer, change: { ...own, lostPid: null, ownsBroker: false, devices: ['SIM-1', 'SIM-2'] } })).err, /^The broker is gone; another one has taken its place, on SIM-1, SIM-2\.$/m);
+    t.equal((await finish(['run', 'tiny-facts', 'q', '-q'], { answer, change: own })).err, '');
+  });
+
   t.test('shows thought on stderr when asked, and keeps the terminal safe', async (t) => {
     const shown = await finish(['run', 'tiny-facts', 'q', '--show-thought', '-q'], { answer });
     t.strictSame([shown.out, shown.err], ['Paris it is\n', 'let me see\n\n']);
@@ -315,6 +323,22 @@ t.test('up', async (t) => {
     t.notMatch(io.stderr.text, /abc|def|too much/);
   });
 
+  t.test('tells what happens in a plain line each, unless the log tells it already or nothing is to be said', async (t) => {
+    const event = (name: string, data: object) => ({ name, atUs: 1, dropped: 0, data: { device: 'SIM-1', generation: '0123456789ab-w1', ...data } });
+    const events = [event('granted', { name: 'tales' }), event('evicted', { name: 'tales', freedBytes: 3 * 1024 ** 2, reason: 'room for sums' }), event('process_ended', { generation: '0123456789ab-w7', how: 'SIGKILL', cause: 'session_lost', models: 'tales' })];
+    const story = async (...args: string[]) => {
+      const { io, ended } = start(['up', ...args], { events });
+      await io.wrote('Ready.');
+      io.stop('SIGINT');
+      t.equal(await ended, 0);
+      return io.stdout.text.split('\n').filter((line) => /^\d\d:/.test(line)).map((line) => line.slice(10));
+    };
+    t.strictSame(await story(), ['tales put away: 3.0 MiB of SIM-1 free again (room for sums)', 'process w7 ended by itself (SIGKILL), and with it tales']);
+    t.strictSame(await story('--log-level', 'silent'), []);
+    t.strictSame(await story('--log-level', 'info'), []);
+    t.equal((await story('--log-level', 'info', '--log-file', join(work, 'up.log'))).length, 2);
+  });
+
   t.test('goes on when a model cannot be loaded, and says so', async (t) => {
     const failure = new LeaseholdError('load_failed', { model: 'tiny-tales', reason: 'the file is cut' });
     const { io, ended } = start(['up', '--config', config, '--log-level', 'silent'], { failure });
@@ -372,6 +396,21 @@ t.test('what is wrong with a model of a file is told at its place, when only the
   }
   const byOption = await finish(['up', '--reserve', '30MiB'], {}, { refuse: cases[3]![1] });
   t.match(byOption.err, /^error: command line: --reserve: too much\.\n {2}help: .*--help/);
+});
+
+t.test('explain without a count goes back to the decision', async (t) => {
+  const told = async (records: readonly Partial<ExplainRecord>[], about = 'tiny-sums') => {
+    const whole = records.map((record) => explainRecord({ model: 'tiny-sums@llama#0', victims: [], ...record }));
+    return jsonLines((await finish(['explain', about, '--json'], { records: whole })).out).map(({ id }) => id);
+  };
+  const plan = explainRecord({}).victims;
+  const ofRequest = [{ id: 'b-x9', verdict: 'granted' }, { id: 'b-x8', request: 2 }, { id: 'b-x7', verdict: 'evicting', victims: plan }, { id: 'b-x6', verdict: 'waiting' }] as const;
+  t.strictSame(await told(ofRequest), ['b-x9', 'b-x7'], 'the grant and the plan that made room for it, nothing of other requests');
+  t.strictSame(await told([{ id: 'b-x9', verdict: 'granted' }, { id: 'b-x1', request: 2 }]), ['b-x9']);
+  t.strictSame(await told([{ id: 'b-x9', verdict: 'waiting', victims: plan }, { id: 'b-x8' }]), ['b-x9'], 'a wait that says who was considered is the decision');
+  const ofLeaving = [{ id: 'b-x9', verdict: 'evicted', request: null }, { id: 'b-x8', verdict: 'evicting', request: null }, { id: 'b-x7', verdict: 'evicting', model: 'tiny-facts@llama#0', request: 5, victims: [{ ...plan[0]!, model: 'tiny-sums@llama#0' }] }, { id: 'b-x6', verdict: 'granted' }] as const;
+  t.strictSame(await told(ofLeaving), ['b-x9', 'b-x8', 'b-x7'], 'from what came free to the plan that chose it');
+  t.strictSame(await told([{ id: 'b-x9', verdict: 'ended', request: null }, { id: 'b-x8', verdict: 'placed' }]), ['b-x9']);
 });
 
 t.test('models and limits list what can be named', async (t) => {
@@ -444,7 +483,7 @@ t.test('ps, evict, pin and explain', async (t) => {
     const { out, fake } = await finish(['explain', 'tiny-sums', '--count', '2'], { records });
     t.strictSame(fake?.calls[0]?.args, ['tiny-sums', 2]);
     t.match(out, /^WAITING {2}tiny-sums · [^\n]*\n {2}tiny-sums waits for w4\n[^]*\n\nGRANTED/);
-    t.match(jsonLines((await finish(['explain', '--json'], { records })).out), [{ id: 'b-x7', verdict: 'waiting', model: 'tiny-sums@llama#0' }, { id: 'b-x6' }]);
+    t.match(jsonLines((await finish(['explain', '--json', '--count', '9'], { records })).out), [{ id: 'b-x7', verdict: 'waiting', model: 'tiny-sums@llama#0', name: 'tiny-sums' }, { id: 'b-x6' }]);
     t.equal((await finish(['explain'])).out, 'Nothing has been decided yet.\n');
     t.equal((await finish(['explain', 'tiny-sums'])).out, 'There is no record about tiny-sums.\n');
     for (const json of [[], ['--json']]) {

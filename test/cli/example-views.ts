@@ -19,11 +19,11 @@ export function ledgerState(changes: Partial<LedgerState> = {}): LedgerState {
     bootId: 'b',
     cards: [cardView({})],
     leases: [
-      { ...lease, lease: 'b-l1', model: 'tales@llama#1', generation: 'b-w1', inFlight: 2, pinned: true, idleMs: 0 },
-      { ...lease, lease: 'b-l2', model: 'sums@llama#2', generation: 'b-w2', inFlight: 0, pinned: false, idleMs: 4_200 },
+      { ...lease, lease: 'b-l1', model: 'tales@llama#1', name: 'tales', generation: 'b-w1', inFlight: 2, pinned: true, idleMs: 0 },
+      { ...lease, lease: 'b-l2', model: 'sums@llama#2', name: 'sums', generation: 'b-w2', inFlight: 0, pinned: false, idleMs: 4_200 },
     ],
     waiting: [{
-      generation: 'b-w4', request: 1, model: 'facts', device, class: 'normal', needBytes: 27 * mebibyte, waitedMs: 1_500, position: 0,
+      generation: 'b-w4', request: 1, model: 'facts', name: 'facts', device, class: 'normal', needBytes: 27 * mebibyte, waitedMs: 1_500, position: 0,
       holdBytes: 4 * mebibyte, reason: 'tales must end its calls first',
     }],
     processes: [

@@ -1,9 +1,9 @@
 /** An orchestrator without processes: one card, models that take turns by least recent use, answers from a list. */
 import { LeaseholdError, parseBytes } from '../../protocol/index.js';
-import type { OrchestratorOptions } from '../../src/orchestrator/options.js';
-import type { ExplainRecord, LeaseView } from '../../src/orchestrator/index.js';
+import type { BrokerChange, OrchestratorOptions } from '../../src/orchestrator/options.js';
+import type { ExplainRecord, LeaseView, WaiterView } from '../../src/orchestrator/index.js';
 import type {
-  CallOptions, GenerateInput, GenerateOptions, Generation, GenerationResult, LeaseholdEvent, LedgerState, Orchestrator, ServedModel, Token,
+  CallOptions, GenerateInput, GenerateOptions, Generation, GenerationResult, LeaseholdEvent, LedgerState, NamedRecord, Orchestrator, ServedModel, Token,
 } from '../../src/orchestrator/types.js';
 
 const mebibyte = 1024 ** 2;
@@ -24,8 +24,12 @@ export interface FakeSettings {
   readonly wordMs?: number;
   readonly served?: readonly string[];
   /** Replaces parts of the ledger. */
-  readonly ledger?: Partial<LedgerState>;
+  readonly ledger?: Partial<Omit<LedgerState, 'leases' | 'waiting'>> & { readonly leases?: readonly LeaseView[]; readonly waiting?: readonly WaiterView[] };
   readonly records?: readonly ExplainRecord[];
+  /** Told of before the first token. */
+  readonly change?: BrokerChange;
+  /** Happened by the time that anybody listens. */
+  readonly events?: readonly LeaseholdEvent[];
 }
 
 export class FakeOrchestrator implements Orchestrator {
@@ -52,6 +56,7 @@ export class FakeOrchestrator implements Orchestrator {
     const served = settings.served ?? ['tiny-tales', 'tiny-sums', 'tiny-facts'];
     this.models = served.map((name) => ({ name, aliases: [], key: `${name}@llama#0`, engine: 'llama', source: name, contextTokens: 2048, preload: false }));
     this.#counters['maxOverReserveBytes'] = -this.#totalBytes;
+    this.#queue = [...settings.events ?? []];
   }
 
   generate(model: string, input: GenerateInput, options: GenerateOptions = {}): Generation {
@@ -97,14 +102,21 @@ export class FakeOrchestrator implements Orchestrator {
     this.#pinned[pinned ? 'add' : 'delete'](this.#key(model));
   }
 
-  async explain(about?: string, count?: number): Promise<readonly ExplainRecord[]> {
+  async explain(about?: string, count?: number): Promise<readonly NamedRecord[]> {
     this.calls.push({ method: 'explain', args: [about, count] });
-    return this.#settings.records ?? [];
+    const name = (key: string | null) => (key === null ? null : this.#name(key));
+    return (this.#settings.records ?? []).map((record) => ({ ...record, name: name(record.model), victims: record.victims.map((victim) => ({ ...victim, name: name(victim.model) })) }));
+  }
+
+  #name(key: string): string {
+    return this.models.find((model) => model.key === key)?.name ?? key;
   }
 
   async ledger(): Promise<LedgerState> {
     const leasedBytes = this.#resident.length * this.#leaseBytes;
     const device = 'SIM-0a1b2c3d-0';
+    const { leases, waiting, ...others } = this.#settings.ledger ?? {};
+    const named = <T extends { readonly model: string }>(items: readonly T[]) => items.map((item) => ({ ...item, name: this.#name(item.model) }));
     return {
       bootId: 'boot',
       cards: [{
@@ -112,15 +124,15 @@ export class FakeOrchestrator implements Orchestrator {
         returningBytes: 0, holdBytes: 0, foreignBytes: 0, sampledUsedBytes: leasedBytes, sampleAgeMs: 100, truth: 'simulated', missing: null,
         availableBytes: this.#totalBytes - leasedBytes, loadToken: null,
       }],
-      leases: this.#resident.map((model, index) => this.#leaseView(model, index, device)),
-      waiting: [],
+      leases: named(leases ?? this.#resident.map((model, index) => this.#leaseView(model, index, device))),
+      waiting: named(waiting ?? []),
       processes: [{ generation: 'boot-w1', role: 'worker', engine: 'llama', state: 'ready', devices: [device], floorBytes: 0 }],
       counters: { ...this.#counters },
       broker: { pid: 4711, socket: this.socketPath },
       workers: [{ generation: 'boot-w1', engine: 'llama', pid: 4712, threads: 1 }],
       holders: [],
       simulatedCards: [{ device, totalBytes: this.#totalBytes, usedBytes: leasedBytes, peakUsedBytes: this.#peakBytes, oomRefusals: 0 }],
-      ...this.#settings.ledger,
+      ...others,
     };
   }
 
@@ -161,6 +173,7 @@ export class FakeOrchestrator implements Orchestrator {
   async *#run(model: string, input: GenerateInput, options: GenerateOptions, result: { resolve(value: GenerationResult): void; reject(error: unknown): void }): AsyncGenerator<Token> {
     try {
       if (this.#settings.failure !== undefined) throw this.#settings.failure;
+      if (this.#settings.change !== undefined) this.options.onBrokerChange?.(this.#settings.change);
       const wasResident = this.#resident.includes(this.#key(model));
       options.onStage?.({ stage: 'placing', progress: null, text: '', explain: null });
       if (!wasResident) {
@@ -222,7 +235,7 @@ export class FakeOrchestrator implements Orchestrator {
 
   #publish(name: string, model: string): void {
     this.#atUs += 25_000;
-    this.#queue.push({ name, atUs: this.#atUs, data: { model, device: 'SIM-0a1b2c3d-0' }, dropped: 0 });
+    this.#queue.push({ name, atUs: this.#atUs, data: { model, name: this.#name(model), device: 'SIM-0a1b2c3d-0', ...(name === 'evicted' ? { freedBytes: this.#leaseBytes, reason: 'room for another' } : {}) }, dropped: 0 });
     this.#wake();
   }
 

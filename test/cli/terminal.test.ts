@@ -161,7 +161,7 @@ t.test('a card', async (t) => {
     });
     t.strictSame(renderCard(card, ledgerState().leases, names, 80, plain), [
       'GPU-5f3c9a1e  NVIDIA H200 · 48.0 MiB',
-      '  25.0 MiB charged, 22.5 MiB used, read by nvml 120 ms ago',
+      '  25.0 MiB charged; 22.5 MiB used when read by nvml 120 ms ago',
       ' │ tales@llama#1  │ sums@llama#2   │=│!│<│~~~~│xx│·························│##│',
       ' □ tales@llama#1 11.0 MiB   □ sums@llama#2 11.0 MiB   = floors 1.0 MiB',
       ' ! residue 1.0 MiB   < returning 1.0 MiB   ~ held 3.0 MiB   x foreign 2.0 MiB',
@@ -181,7 +181,7 @@ t.test('a card', async (t) => {
 
   t.test('has a head of several lines where one is too narrow', async (t) => {
     const lines = renderCard(cardView({}), [], names, 42, plain);
-    t.strictSame(lines.slice(0, 3), ['GPU-5f3c9a1e  NVIDIA H200 · 48.0 MiB', '  22.0 MiB charged, 22.5 MiB used, read by', '  nvml 120 ms ago']);
+    t.strictSame(lines.slice(0, 3), ['GPU-5f3c9a1e  NVIDIA H200 · 48.0 MiB', '  22.0 MiB charged; 22.5 MiB used when', '  read by nvml 120 ms ago']);
     t.ok(lines.every((line) => displayWidth(line) <= 42));
   });
 });
@@ -192,7 +192,7 @@ t.test('the ledger', async (t) => {
   t.test('is cards, leases, who waits and processes, in the names that people gave', async (t) => {
     t.strictSame(renderLedger(ledgerState(), { names, columns: 80, palette: plain }), [
       'GPU-5f3c9a1e  NVIDIA H200 · 48.0 MiB',
-      '  22.0 MiB charged, 22.5 MiB used, read by nvml 120 ms ago',
+      '  22.0 MiB charged; 22.5 MiB used when read by nvml 120 ms ago',
       ' │ tales           │ sums@llama#2   │·········································│',
       ' □ tales 11.0 MiB   □ sums@llama#2 11.0 MiB   · free 26.0 MiB',
       '',
@@ -200,8 +200,9 @@ t.test('the ledger', async (t) => {
       'tales         resident, pinned  11.0 MiB  10.0 MiB      2      -  w1',
       'sums@llama#2  resident          11.0 MiB  10.0 MiB      0  4.2 s  w2',
       '',
-      'WAITING  PLACE  CLASS      NEEDS     HELD  SINCE  WHY',
-      'facts    1st    normal  27.0 MiB  4.0 MiB  1.5 s  tales must end its calls first',
+      'WAITING  BEFORE  CLASS      NEEDS     HELD  SINCE',
+      'facts         0  normal  27.0 MiB  4.0 MiB  1.5 s',
+      '  tales must end its calls first',
       '',
       'PROCESS  ROLE    ENGINE  STATE   PID  THREADS    FLOOR  CARDS',
       'w1       worker  llama   ready  4712        1  1.0 MiB  GPU-5f3c9a1e',
@@ -239,7 +240,7 @@ t.test('an explain record', async (t) => {
       '  card       48.0 MiB  read by nvml',
       '  reserve           0  kept free',
       '  charged    22.0 MiB  leases, floors, residue, returning',
-      '  held              0  for those who wait',
+      '  held              0  for others who wait',
       '  foreign     unknown  of other programs',
       '  used       22.5 MiB  as the card says, read 120 ms before',
       '  available  26.0 MiB  1.0 MiB short',
@@ -252,6 +253,13 @@ t.test('an explain record', async (t) => {
     ]);
   });
 
+  t.test('says when it is the card that leaves less than the ledger would, and why nobody could be chosen', async (t) => {
+    const record = explainRecord({});
+    const lines = render({ ...record, numbers: { ...record.numbers!, chargedBytes: 12 * 1024 ** 2 }, victims: record.victims.slice(0, 2).map((victim, index) => ({ ...victim, passedOver: index === 0 ? 'insufficient' : 'not_answering' })) });
+    t.ok(lines.includes('  available  26.0 MiB  1.0 MiB short; 36.0 MiB by the ledger, less by what the card reads used'));
+    t.match(lines.slice(-2), [/passed over: all that may go is too little$/, /passed over: it did not give way when asked$/]);
+  });
+
   t.test('leaves out what it does not have', async (t) => {
     t.strictSame(render(explainRecord({ verdict: 'cancelled', text: 'It went away.', model: null, device: null, class: null, waitedMs: 0, numbers: null, victims: [], unverified: true })), [
       'CANCELLED  3.0 s ago · b-x7', '  It went away.', '  Unverified: it rests on the ledger alone, no probe answered.',
@@ -262,11 +270,11 @@ t.test('an explain record', async (t) => {
 t.test('a stage is told in plain words', async (t) => {
   const names = createNames([{ name: 'sums', aliases: [], key: 'sums@llama#2', engine: 'llama', source: '', contextTokens: 1, preload: false }]);
   const said = (stage: Stage['stage'], text: string) => describeStage('facts', { stage, text, progress: null, explain: null }, names);
-  t.equal(said('placing', 'Waiting for a worker, place 1: 0123456789ab-w1 is starting'), 'finding a worker for facts: its worker is starting');
+  t.equal(said('placing', 'Waiting for a worker: 0123456789ab-w1 is starting'), 'finding a worker for facts: its worker is starting');
   t.equal(said('placing', 'finding a worker'), 'finding a worker for facts');
   t.equal(said('waiting', 'waiting for room on SIM-1'), 'waiting for room for facts');
-  t.equal(said('waiting', 'place 1 for SIM-1: room is being made: sums@llama#2 leaves'), 'waiting for room for facts: room is being made: sums leaves');
-  t.equal(said('waiting', 'place 12 for GPU-5f3c9a1e-aaaa-bbbb-cccc-dddddddddddd: an earlier request needs the room'), 'waiting for room for facts: 12th in the queue; an earlier request needs the room');
+  t.equal(said('waiting', 'waiting for room on SIM-1: room is being made: sums@llama#2 leaves'), 'waiting for room for facts: room is being made: sums leaves');
+  t.equal(said('waiting', 'waiting for room on GPU-5f3c9a1e-aaaa-bbbb-cccc-dddddddddddd: 11 before it; an earlier request needs the room'), 'waiting for room for facts: 11 before it; an earlier request needs the room');
 });
 
 t.test('names are short where nothing is lost', async (t) => {

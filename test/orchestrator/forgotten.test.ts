@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import t from 'tap';
-import { createOrchestrator } from '../../src/index.js';
+import { LeaseholdError, createOrchestrator } from '../../src/index.js';
 import { MiB, folder, open, scripted, until } from '../integration/support.js';
 
 const library = new URL('../../src/index.js', import.meta.url).href;
@@ -59,5 +59,5 @@ t.test('it can be left to the end of a block', async (t) => {
   lease[Symbol.dispose]();
   t.match(await lease.ended, { code: 'closed' });
   await orchestrator[Symbol.asyncDispose]();
-  t.equal(await orchestrator.ledger().then(() => 'open', (error: { readonly code: string }) => error.code), 'closed');
+  t.equal(await orchestrator.ledger().then(() => 'open', (error: unknown) => LeaseholdError.from(error).code), 'closed');
 });

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { startHost, type Host } from '../integration/host-process.js';
 import { MiB, carriers, eager, engine, folder, keyOf, lives, open, quick, refusal, scripted, socketsIn, until, workerPid } from '../integration/support.js';
-import { createOrchestrator, type LedgerState, type OrchestratorOptions } from '../../src/orchestrator/index.js';
+import { createOrchestrator, type BrokerChange, type LedgerState, type OrchestratorOptions } from '../../src/orchestrator/index.js';
 
 const talks = scripted({ weightsBytes: 4 * MiB, text: 'word ', textTimes: 400, tokenCharacters: 5, tokensPerSecond: 100 });
 
@@ -121,7 +121,8 @@ t.test('D9: when the owner ends one of those attached takes its place, and calls
   const stateFolder = folder(t);
   const host = startHost(t, given(stateFolder, { models: { slow: scripted({ loadMs: 5_000 }) } }));
   await host.hear('up');
-  const guests = await Promise.all([1, 2].map(() => createOrchestrator(given(stateFolder, { broker: 'auto' }))));
+  const changes: BrokerChange[] = [];
+  const guests = await Promise.all([1, 2].map(() => createOrchestrator(given(stateFolder, { broker: 'auto', onBrokerChange: (change) => { changes.push(change); } }))));
   t.teardown(() => Promise.all(guests.map((guest) => guest.close())));
   t.strictSame(guests.map(({ ownsBroker }) => ownsBroker), [false, false]);
   const waiting = guests.map((guest) => guest.generate('brief', 'hello').result());
@@ -131,6 +132,7 @@ t.test('D9: when the owner ends one of those attached takes its place, and calls
   const ledgers = await Promise.all(guests.map((guest) => guest.ledger()));
   t.equal(new Set(ledgers.map(({ bootId }) => bootId)).size, 1, 'there is one broker again');
   t.strictSame(guests.map(({ ownsBroker }) => ownsBroker).sort(), [false, true], 'and one of them owns it');
+  t.match(changes.sort((a, b) => Number(a.ownsBroker) - Number(b.ownsBroker)), [false, true].map((ownsBroker) => ({ lostPid: host.child.pid, ownsBroker, devices: [/^SIM-/] })), 'each is told that another one answers, and who has to');
 });
 
 t.test('a call that is aborted ends at once, though its worker answers nothing, not even a connection', async (t) => {

@@ -33,6 +33,24 @@ t.test('models that are in the ledger and not in the catalogue are named by thei
   }
 });
 
+t.test('the ledger, records, events and orders to a holder name models as people do, beside their keys', async (t) => {
+  const orchestrator = await open(t, { models: { first: scripted({ weightsBytes: 20 * MiB }), second: scripted({ weightsBytes: 50 * MiB }) } });
+  const heard: { readonly name: string; readonly data: Readonly<Record<string, unknown>> }[] = [];
+  void (async (): Promise<void> => { for await (const event of orchestrator.events()) heard.push(event); })();
+  const orders: string[] = [];
+  const lease = await orchestrator.lease({ model: 'my reranker', bytes: 20 * MiB, onEvict: ({ reason }) => { orders.push(reason); return { residentBytes: 0 }; } });
+  await orchestrator.load('first');
+  t.match((await orchestrator.ledger()).leases.map(({ name, model }) => [name, model]), [['my reranker', 'my reranker'], ['first', keyOf(orchestrator, 'first')]]);
+  await orchestrator.load('second');
+  t.strictSame(orders, ['room for second']);
+  t.match(await lease.ended, { message: 'The lease of my reranker (it was evicted (room for second)) has been closed.' });
+  const records = await orchestrator.explain(undefined, 50);
+  t.match(records.find(({ victims }) => victims.length > 0), { name: 'second', model: keyOf(orchestrator, 'second'), text: /^second needs/ });
+  t.ok(records.flatMap(({ victims }) => victims.map(({ name }) => name)).includes('first'));
+  t.match(heard.find(({ name }) => name === 'evicted'), { data: { reason: 'room for second', model: String, name: String } });
+  for (const said of [...records.map(({ text }) => text), ...heard.flatMap(({ data }) => [data['reason'], data['why'], data['how']]), ...orders]) t.notMatch(String(said), /#[0-9a-f]{8}/);
+});
+
 t.test('errors name models as people do', async (t) => {
   const orchestrator = await open(t, {
     models: {

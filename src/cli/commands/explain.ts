@@ -1,7 +1,6 @@
 /** `leasehold explain`: why the broker decided as it did. */
 import { LeaseholdError, explainId } from '../../../protocol/index.js';
-import type { ExplainRecord } from '../../orchestrator/index.js';
-import type { Orchestrator } from '../../orchestrator/types.js';
+import type { NamedRecord, Orchestrator } from '../../orchestrator/types.js';
 import { wholeNumber } from '../arguments.js';
 import { withOrchestrator, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
@@ -17,15 +16,17 @@ interface ExplainOptions {
 
 export async function explain(context: CommandContext, args: readonly unknown[], options: ExplainOptions): Promise<number> {
   const [about] = args as [string | undefined];
-  const count = wholeNumber(options.count, '--count', 1, 1_000) ?? 1;
+  const count = wholeNumber(options.count, '--count', 1, 1_000) ?? null;
+  const read = async (orchestrator: Orchestrator, wanted: string | undefined) =>
+    count === null ? lastStory(await orchestrator.explain(wanted, lookedBackMax)) : orchestrator.explain(wanted, count);
   if (about !== undefined && explainId().check(about, '') !== null) {
     return withModel(context, modelReference(about, context.io.cwd), async (orchestrator, model) => {
-      show(context, orchestrator, await orchestrator.explain(model, count), `There is no record about ${model}.`);
+      show(context, orchestrator, await read(orchestrator, model), `There is no record about ${model}.`);
       return exitCodes.done;
     });
   }
   return withOrchestrator(context, { broker: 'attach' }, async ({ orchestrator }) => {
-    const records = await orchestrator.explain(about, count);
+    const records = await read(orchestrator, about);
     if (records.length === 0 && about !== undefined) {
       const help = '`leasehold explain --count 20` shows the latest; a broker keeps so many (limits.explainRecordsMax), and they end with it.';
       throw new LeaseholdError('input_invalid', { field: 'explain', reason: `this broker has no record ${about}` }, { help });
@@ -35,7 +36,38 @@ export async function explain(context: CommandContext, args: readonly unknown[],
   });
 }
 
-function show({ io, json, palette }: CommandContext, { models }: Orchestrator, records: readonly ExplainRecord[], otherwise: string): void {
+/** Records among which the last story is looked for. */
+const lookedBackMax = 50;
+
+/**
+ * The newest record, and those before it that lead to it: of the same request, back to the plan that made room for it;
+ * or, of a model that left, back to what it was told to leave for.
+ */
+export function lastStory(records: readonly NamedRecord[]): readonly NamedRecord[] {
+  const [newest] = records;
+  if (newest === undefined) return [];
+  const told: NamedRecord[] = [];
+  for (const record of records) {
+    const isOfRequest = newest.request !== null && record.generation === newest.generation && record.request === newest.request;
+    const isOfLeaving = newest.request === null && (leaving.includes(record.verdict) && (record.model === newest.model || chose(record, newest.model)));
+    if (!isOfRequest && !isOfLeaving) {
+      if (newest.request === null) break;
+      continue;
+    }
+    told.push(record);
+    if (record.victims.length > 0) break;
+  }
+  return told;
+}
+
+/** What is said of a model on its way out. */
+const leaving: readonly string[] = ['evicting', 'evicted', 'escalated', 'ended', 'quarantined'];
+
+function chose({ victims }: NamedRecord, model: string | null): boolean {
+  return victims.some((victim) => victim.model === model && victim.passedOver === null);
+}
+
+function show({ io, json, palette }: CommandContext, { models }: Orchestrator, records: readonly NamedRecord[], otherwise: string): void {
   const names = createNames(models);
   // CLOCK_MONOTONIC is one clock for the whole machine, so the broker's moments can be told from here.
   const nowUs = Number(process.hrtime.bigint() / 1000n);

@@ -26,14 +26,8 @@ export async function ps(context: CommandContext, _args: readonly unknown[], opt
 
 function show(context: CommandContext, state: LedgerState, { models }: Orchestrator): void {
   const names = createNames(models);
-  if (context.json) writeJson(context.io, named(state, names));
+  if (context.json) writeJson(context.io, { ...state });
   else for (const line of render(context, state, names)) writeLine(context.io, line);
-}
-
-/** The state as it is, with a `name` beside each model key that has one. */
-function named(state: LedgerState, names: Names): Readonly<Record<string, unknown>> {
-  const withName = <T extends { readonly model: string }>(item: T) => ({ ...item, name: names.model(item.model) });
-  return { ...state, leases: state.leases.map(withName), waiting: state.waiting.map(withName) };
 }
 
 function render(context: CommandContext, state: LedgerState, names: Names): string[] {
@@ -48,7 +42,7 @@ async function watch(context: CommandContext, orchestrator: Orchestrator, interv
   try {
     while (!signal.aborted) {
       const state = await orchestrator.ledger();
-      if (json) writeJson(io, named(state, names));
+      if (json) writeJson(io, { ...state });
       else if (area === null) io.stdout.write(`${render(context, state, names).join('\n')}\n\n`);
       else area.draw(render(context, state, names));
       await io.stdout.drained();

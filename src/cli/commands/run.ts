@@ -1,6 +1,6 @@
 /** `leasehold run`: one question, its answer on stdout as it comes, what is going on on stderr. */
 import { LeaseholdError, type ChatMessage, type RequestClass } from '../../../protocol/index.js';
-import type { OrchestratorOptions } from '../../orchestrator/options.js';
+import type { BrokerChange, OrchestratorOptions } from '../../orchestrator/options.js';
 import { tinyModels } from '../../orchestrator/shipped-models.js';
 import type { GenerateInput, GenerateOptions, Orchestrator } from '../../orchestrator/types.js';
 import { decimal, duration, seed, wholeNumber } from '../arguments.js';
@@ -8,6 +8,7 @@ import { stoppableOnceConfigured, withOrchestrator, type CommandContext } from '
 import { exitCodes } from '../exit-codes.js';
 import { writeJson } from '../report.js';
 import { createStatusLine, noStatusLine } from '../terminal/progress.js';
+import { writeAbove } from '../terminal/standing.js';
 import { createNames } from '../views/names.js';
 import { JsonAnswer, TextAnswer, summary } from './answer.js';
 import { readPrompt } from './prompt.js';
@@ -41,7 +42,7 @@ export async function run(context: CommandContext, args: readonly unknown[], opt
     const adjust = (given: OrchestratorOptions) => {
       const called = forCall(given, model, contextTokens);
       name = called.name;
-      return called.options;
+      return { ...called.options, onBrokerChange: (change: BrokerChange) => { if (options.quiet !== true) tellChange(context, change); } };
     };
     return withOrchestrator(context, { broker: 'auto', adjust }, async ({ orchestrator }) => {
       if (!orchestrator.ownsBroker && options.quiet !== true) tellIgnored(context, context.options, orchestrator.socketPath);
@@ -85,6 +86,13 @@ function forCall(given: OrchestratorOptions, reference: ModelReference, contextT
     throw new LeaseholdError('input_invalid', { field: '--context', reason: `the configuration here has no model ${name}; a daemon's model has the context that the daemon gives it` });
   }
   return { name, options: { ...options, models: { ...models, [key]: { ...base, contextTokens } } } };
+}
+
+/** The answer comes from elsewhere than was thought: from other cards, perhaps, and after a load. */
+function tellChange({ io, errorPalette }: CommandContext, { lostPid, ownsBroker, devices }: BrokerChange): void {
+  const lost = `The broker${lostPid === null ? '' : ` (pid ${lostPid})`} is gone`;
+  const now = ownsBroker ? 'this process owns one now, for this call' : 'another one has taken its place';
+  writeAbove(io.stderr, `${errorPalette.yellow(`${lost}; ${now}, on ${devices.join(', ')}.`)}\n`);
 }
 
 /** Options that only who owns the cards can follow. */

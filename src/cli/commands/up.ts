@@ -1,5 +1,6 @@
 /** `leasehold up`: owns the cards and serves until a signal ends it. */
 import { LeaseholdError, defaultLimits } from '../../../protocol/index.js';
+import type { LoadedConfig } from '../../config/index.js';
 import type { OrchestratorOptions } from '../../orchestrator/options.js';
 import type { LedgerState, Orchestrator } from '../../orchestrator/types.js';
 import { openOrchestrator, stoppableOnceConfigured, type CommandContext } from '../context.js';
@@ -8,7 +9,9 @@ import { reportError, writeJson, writeLine } from '../report.js';
 import { createStatusLine, noStatusLine } from '../terminal/progress.js';
 import { formatBytes, formatMs } from '../terminal/size-format.js';
 import { version } from '../../version.js';
+import { writeAbove } from '../terminal/standing.js';
 import { createNames } from '../views/names.js';
+import { storyLine } from '../views/story.js';
 import { describeStage } from './stage-text.js';
 
 export async function up(context: CommandContext): Promise<number> {
@@ -16,13 +19,15 @@ export async function up(context: CommandContext): Promise<number> {
     const { orchestrator, config } = await openOrchestrator(context, { broker: 'own', logs: true, adjust: withoutPreloads });
     try {
       tell(context, await orchestrator.ledger(), orchestrator, config.path);
+      const progress = { ready: false };
       const serving = async () => {
         await preload(context, orchestrator, preloadsOf(config.options), signal);
+        progress.ready = true;
         if (!signal.aborted) tellReady(context);
         await aborted(signal);
       };
       // Both from the start, so that no event and no end of the broker is missed.
-      await Promise.race([follow(context, orchestrator), serving()]);
+      await Promise.race([follow(context, orchestrator, config, progress), serving()]);
       if (!signal.aborted) throw new LeaseholdError('broker_lost', { reason: 'it ended by itself; the log says why' });
       tellStopping(context, config.options);
     } finally {
@@ -63,7 +68,7 @@ function tell(context: CommandContext, ledger: LedgerState, { socketPath }: Orch
 /** Loads what the configuration wants loaded. One that fails is told, and the others and the daemon go on. */
 async function preload(context: CommandContext, orchestrator: Orchestrator, wanted: readonly string[], signal: AbortSignal): Promise<void> {
   const { io, json, palette } = context;
-  const status = json ? noStatusLine : createStatusLine(io.stderr, context.errorPalette);
+  const status = json ? noStatusLine : createStatusLine(io.stderr, context.errorPalette, io.stdout.isTerminal ? [io.stdout] : []);
   const names = createNames(orchestrator.models);
   for (const model of wanted) {
     const beganMs = performance.now();
@@ -83,10 +88,23 @@ async function preload(context: CommandContext, orchestrator: Orchestrator, want
   }
 }
 
-/** With --json every event of the broker is a line. Resolves when the events end: on close, or when the broker is gone. */
-async function follow({ io, json }: CommandContext, orchestrator: Orchestrator): Promise<void> {
-  for await (const { name, atUs, data, dropped } of orchestrator.events()) {
-    if (json) writeJson(io, { event: name, atUs, dropped, data });
+/**
+ * With --json every event of the broker is a line; else those that a person should know of are told in words. Resolves
+ * when the events end: on close, or when the broker is gone.
+ */
+async function follow({ io, json, palette }: CommandContext, orchestrator: Orchestrator, { log }: LoadedConfig, progress: { readonly ready: boolean }): Promise<void> {
+  const names = createNames(orchestrator.models);
+  // A log that tells of every event stands on the same terminal already.
+  const tells = log.level !== 'silent' && !(log.file === null && (log.level === 'info' || log.level === 'debug'));
+  for await (const event of orchestrator.events()) {
+    const { name, atUs, data, dropped } = event;
+    if (json) {
+      writeJson(io, { event: name, atUs, dropped, data });
+      continue;
+    }
+    // What is loaded at the start is told by who loads it.
+    const line = tells && (progress.ready || name !== 'loaded') ? storyLine(event, names, palette, new Date()) : null;
+    if (line !== null) writeAbove(io.stdout, `${line}\n`);
   }
 }
 

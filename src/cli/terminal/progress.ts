@@ -15,8 +15,9 @@ export interface StatusLine {
   clear(): void;
 }
 
-export function createStatusLine(output: Output, palette: Palette): StatusLine {
-  return output.isTerminal ? new RewrittenLine(output, palette) : new PlainLines(output);
+/** `besides`: other streams to the same terminal, whose lines are to go above the status. */
+export function createStatusLine(output: Output, palette: Palette, besides: readonly Output[] = []): StatusLine {
+  return output.isTerminal ? new RewrittenLine(output, palette, besides) : new PlainLines(output);
 }
 
 /** Says nothing, for `--quiet` and `--json`. */
@@ -28,11 +29,13 @@ export const noStatusLine: StatusLine = {
 class RewrittenLine implements StatusLine, Standing {
   readonly #output: Output;
   readonly #palette: Palette;
+  readonly #streams: readonly Output[];
   #shown = '';
 
-  constructor(output: Output, palette: Palette) {
+  constructor(output: Output, palette: Palette, besides: readonly Output[]) {
     this.#output = output;
     this.#palette = palette;
+    this.#streams = [output, ...besides];
   }
 
   show(text: string, fraction: number | null): void {
@@ -41,14 +44,14 @@ class RewrittenLine implements StatusLine, Standing {
     const line = this.#palette.dim(truncate(withoutControls(text).replaceAll('\n', ' '), room)) + bar;
     if (line === this.#shown) return;
     this.#shown = line;
-    stand(this, [this.#output]);
+    stand(this, this.#streams);
     this.#output.write(eraseLine + line);
   }
 
   clear(): void {
     if (this.#shown === '') return;
     this.#shown = '';
-    leave(this, [this.#output]);
+    leave(this, this.#streams);
     this.#output.write(eraseLine);
   }
 

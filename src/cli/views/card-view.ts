@@ -66,7 +66,8 @@ function measured(card: CardView, palette: Palette): readonly [text: string, pai
   if (card.truth === null) return ['not measured yet', palette.yellow];
   if (card.truth === 'ledger') return ['unverified: the ledger alone', palette.yellow];
   const by = card.truth === 'simulated' ? '' : ` by ${card.truth}`;
-  return [`${formatBytes(chargedBytes(card))} charged, ${formatBytes(card.sampledUsedBytes)} used, read${by} ${formatMs(card.sampleAgeMs)} ago`, palette.dim];
+  // The two are of different moments: what was loaded since the reading is charged, and not yet read.
+  return [`${formatBytes(chargedBytes(card))} charged; ${formatBytes(card.sampledUsedBytes)} used when read${by} ${formatMs(card.sampleAgeMs)} ago`, palette.dim];
 }
 
 /** Marks, names and sizes of every stretch with bytes, in as few lines as fit. */

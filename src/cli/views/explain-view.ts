@@ -53,15 +53,22 @@ function numbers({ numbers: figures }: ExplainRecord, palette: Palette): string[
     ['card', figures.totalBytes, figures.truth === 'simulated' ? 'a simulated one' : figures.truth === 'ledger' ? 'by the ledger alone' : `read by ${figures.truth}`],
     ['reserve', figures.reserveBytes, 'kept free'],
     ['charged', figures.chargedBytes, 'leases, floors, residue, returning'],
-    ['held', figures.holdBytes, 'for those who wait'],
+    ['held', figures.holdBytes, 'for others who wait'],
     ['foreign', figures.foreignBytes, 'of other programs'],
     ['used', figures.sampledUsedBytes, `as the card says${sample}`],
-    ['available', figures.availableBytes, figures.availableBytes >= figures.needBytes ? 'enough' : `${formatBytes(figures.needBytes - figures.availableBytes)} short`],
+    ['available', figures.availableBytes, availableNote(figures)],
     ['evictable', figures.evictableBytes, 'of models that may be put away'],
   ];
   const sizes = rows.map(([, bytes]) => formatBytes(bytes));
   const width = Math.max(...sizes.map((size) => size.length));
   return rows.map(([label, , note], index) => `  ${pad(label, 9)}  ${pad(sizes[index] ?? '', width, 'right')}  ${palette.dim(note)}`);
+}
+
+/** Enough or not; and where the card's own reading leaves less than the sums above would, that this is why. */
+function availableNote({ totalBytes, reserveBytes, chargedBytes, holdBytes, availableBytes, needBytes }: NonNullable<ExplainRecord['numbers']>): string {
+  const verdict = availableBytes >= needBytes ? 'enough' : `${formatBytes(needBytes - availableBytes)} short`;
+  const byLedgerBytes = totalBytes - reserveBytes - chargedBytes - holdBytes;
+  return availableBytes < byLedgerBytes ? `${verdict}; ${formatBytes(byLedgerBytes)} by the ledger, less by what the card reads used` : verdict;
 }
 
 const actions: Readonly<Record<ExplainedVictim['action'], string>> = {
@@ -75,6 +82,8 @@ const reasons: Readonly<Record<string, string>> = {
   minimum_residency: 'it has only just been loaded',
   requester: 'it is the one that asks',
   already_leaving: 'it is leaving already',
+  not_answering: 'it did not give way when asked',
+  insufficient: 'all that may go is too little',
   dearer: 'others cost less',
 };
 

@@ -2,8 +2,9 @@
 import type { LeaseView, ProcessView, WaiterView } from '../../orchestrator/index.js';
 import type { LedgerState } from '../../orchestrator/types.js';
 import type { Palette } from '../terminal/colour.js';
-import { formatBytes, formatMs, formatOrdinal } from '../terminal/size-format.js';
+import { formatBytes, formatMs } from '../terminal/size-format.js';
 import { renderTable, type Column } from '../terminal/table.js';
+import { wrap } from '../terminal/width.js';
 import { renderCard } from './card-view.js';
 import { shortDevice, shortGeneration, type Names } from './names.js';
 
@@ -55,14 +56,17 @@ function leaseState(lease: LeaseView): string {
 function waiting(state: LedgerState, { names, columns, palette }: LedgerViewOptions): string[] {
   if (state.waiting.length === 0) return [];
   const heads: readonly Column[] = [
-    { title: 'WAITING', shrinkTo: 12 }, ...cardColumn(state), { title: 'PLACE' }, { title: 'CLASS' }, { title: 'NEEDS', align: 'right' },
-    { title: 'HELD', align: 'right' }, { title: 'SINCE', align: 'right' }, { title: 'WHY', shrinkTo: 12 },
+    { title: 'WAITING', shrinkTo: 12 }, ...cardColumn(state), { title: 'BEFORE', align: 'right' }, { title: 'CLASS' }, { title: 'NEEDS', align: 'right' },
+    { title: 'HELD', align: 'right' }, { title: 'SINCE', align: 'right' },
   ];
   const rows = state.waiting.map((waiter: WaiterView) => [
-    names.model(waiter.model), ...cardCell(state, waiter.device), formatOrdinal(waiter.position + 1), waiter.class, formatBytes(waiter.needBytes),
-    formatBytes(waiter.holdBytes), formatMs(waiter.waitedMs), names.inText(waiter.reason),
+    names.model(waiter.model), ...cardCell(state, waiter.device), String(waiter.position), waiter.class, formatBytes(waiter.needBytes),
+    formatBytes(waiter.holdBytes), formatMs(waiter.waitedMs),
   ]);
-  return renderTable(heads, rows, columns, palette);
+  const [head = '', ...lines] = renderTable(heads, rows, columns, palette);
+  // Why it waits is what one looks for here, and no column has room for a sentence.
+  const why = ({ reason }: WaiterView): string[] => wrap(names.inText(reason), columns - 2).map((line) => `  ${palette.dim(line)}`);
+  return [head, ...lines.flatMap((line, index) => [line, ...(state.waiting[index] === undefined ? [] : why(state.waiting[index]))])];
 }
 
 function processes(state: LedgerState, { columns, palette }: LedgerViewOptions): string[] {

@@ -1,0 +1,93 @@
+/** What happens in a broker as one plain line each, for who watches its terminal. What is routine has none. */
+import type { LeaseholdEvent } from '../../orchestrator/types.js';
+import type { Palette } from '../terminal/colour.js';
+import { formatBytes, formatMs } from '../terminal/size-format.js';
+import { shortDevice, shortGeneration, type Names } from './names.js';
+
+type Tone = 'plain' | 'warn' | 'bad';
+type Line = readonly [tone: Tone, text: string] | null;
+
+/** The values of one event, by their names. */
+class Facts {
+  readonly #data: LeaseholdEvent['data'];
+
+  constructor(data: LeaseholdEvent['data']) {
+    this.#data = data;
+  }
+
+  text(field: string): string {
+    const value = this.#data[field];
+    return typeof value === 'string' ? value : '';
+  }
+
+  bytes(field: string): string {
+    const value = this.#data[field];
+    return formatBytes(typeof value === 'number' ? value : null);
+  }
+
+  ms(field: string): string {
+    const value = this.#data[field];
+    return formatMs(typeof value === 'number' ? value : null);
+  }
+
+  count(field: string): number {
+    const value = this.#data[field];
+    return typeof value === 'number' ? value : 0;
+  }
+
+  /** What the event is about: the model, else the process. */
+  get who(): string {
+    return this.text('name') || this.text('model') || shortGeneration(this.text('generation'));
+  }
+
+  get card(): string {
+    return shortDevice(this.text('device'));
+  }
+
+  /** ` (why)`, or nothing. */
+  because(field: string): string {
+    return this.text(field) === '' ? '' : ` (${this.text(field)})`;
+  }
+}
+
+/** Ends that the broker wished for, with nothing wrong. */
+const routineEnds: readonly string[] = ['idle', 'evicted', 'shutdown'];
+
+const lines: Readonly<Record<string, (facts: Facts) => Line>> = {
+  loaded: (facts) => ['plain', `${facts.who} loaded on ${facts.card}: ${facts.bytes('residentBytes')} in ${facts.ms('loadMs')}`],
+  evicted: (facts) => ['plain', `${facts.who} put away: ${facts.bytes('freedBytes')} of ${facts.card} free again${facts.because('reason')}`],
+  eviction_failed: (facts) => ['warn', `${facts.who} could not be put away${facts.because('why')}`],
+  denied: (facts) => ['warn', `${facts.who} denied, ${facts.text('code')}: ${facts.text('why')}`],
+  waiting: (facts) => (facts.text('reason') === 'no_victims' ? ['warn', `${facts.who} waits: ${facts.text('why')}`] : null),
+  process_ended: (facts) => ended(facts),
+  // A worker without its connection is ended, which is told with how.
+  process_suspect: (facts) => (/-w\d+$/.test(facts.text('generation')) ? null : ['warn', `process ${facts.who} is silent${facts.because('why')}`]),
+  quarantined: (facts) => ['bad', `${facts.bytes('bytes')} of ${facts.who} on ${facts.card} are quarantined: ${facts.text('why')}`],
+  overshoot: (facts) => ['warn', `${facts.who} holds more than was granted on ${facts.card}: ${facts.bytes('bytes')}`],
+  residue: (facts) => ['warn', `${facts.bytes('bytes')} of ${facts.who} are still on ${facts.card} after it was put away`],
+  backing_off: (facts) => ['warn', `${facts.who} failed, ${String(facts.count('failures'))} in a row; next try in ${facts.ms('retryAfterMs')}: ${facts.text('reason')}`],
+  sample_lost: (facts) => ['bad', `${facts.card} cannot be read: ${facts.text('reason')}`],
+  sample_regained: (facts) => ['plain', `${facts.card} is read again after ${facts.ms('missingMs')}`],
+  foreign_changed: (facts) => ['plain', `other programs use ${facts.bytes('foreignBytes')} of ${facts.card}; it was ${facts.bytes('beforeBytes')}`],
+};
+
+function ended(facts: Facts): Line {
+  // Its connection ends with it, and is seen first.
+  const cause = facts.text('cause') === 'session_lost' ? '' : facts.text('cause');
+  if (routineEnds.includes(cause)) return null;
+  const models = facts.text('models');
+  // One that came and went without holding anything, such as the program of an embedder, is no news.
+  if (cause === '' && models === '') return null;
+  const how = cause === '' ? `ended by itself (${facts.text('how')})` : `was ended: ${cause.replaceAll('_', ' ')} (${facts.text('how')})`;
+  return [cause === '' ? 'bad' : 'warn', `process ${facts.who} ${how}${models === '' ? '' : `, and with it ${models}`}`];
+}
+
+/** `14:03:59  tiny-facts loaded on SIM-1: 9.4 MiB in 55 ms`; null for what need not be told. */
+export function storyLine(event: LeaseholdEvent, names: Names, palette: Palette, at: Date): string | null {
+  const line = lines[event.name]?.(new Facts(event.data)) ?? null;
+  if (line === null) return null;
+  const [tone, text] = line;
+  const time = [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => String(part).padStart(2, '0')).join(':');
+  const paint = tone === 'bad' ? palette.red : tone === 'warn' ? palette.yellow : (plain: string) => plain;
+  return `${palette.dim(time)}  ${paint(names.inText(text))}`;
+}

@@ -1,0 +1,53 @@
+/** The lines that a daemon's terminal tells: what each says, and what is not worth one. */
+import t from 'tap';
+import { createPalette } from '../../src/cli/terminal/colour.js';
+import { createNames } from '../../src/cli/views/names.js';
+import { storyLine } from '../../src/cli/views/story.js';
+import { effectNames } from './published-names.js';
+
+const names = createNames([{ name: 'facts', aliases: [], key: 'facts@llama#1', engine: 'llama', source: '', contextTokens: 1, preload: false }]);
+const at = new Date(2026, 0, 1, 9, 8, 7);
+const MiB = 1024 ** 2;
+
+function told(name: string, data: object, colour = false): string | null {
+  const base = { device: 'GPU-5f3c9a1e-aaaa-bbbb-cccc-dddddddddddd', generation: '0123456789ab-w1', lease: '0123456789ab-l1', model: 'facts@llama#1', name: 'facts' };
+  return storyLine({ name, atUs: 1, dropped: 0, data: { ...base, ...data } }, names, createPalette(colour), at);
+}
+
+t.test('what a person should know of has a line', async (t) => {
+  const cases: readonly (readonly [name: string, data: object, line: string])[] = [
+    ['loaded', { residentBytes: 9.4 * MiB, loadMs: 55 }, 'facts loaded on GPU-5f3c9a1e: 9.4 MiB in 55 ms'],
+    ['loaded', { residentBytes: 9.4 * MiB, loadMs: null }, 'facts loaded on GPU-5f3c9a1e: 9.4 MiB in -'],
+    ['evicted', { freedBytes: 9 * MiB, reason: 'room for sums' }, 'facts put away: 9.0 MiB of GPU-5f3c9a1e free again (room for sums)'],
+    ['eviction_failed', { why: 'the move took too long' }, 'facts could not be put away (the move took too long)'],
+    ['denied', { code: 'never_fits', why: 'facts@llama#1 can never fit' }, 'facts denied, never_fits: facts can never fit'],
+    ['waiting', { reason: 'no_victims', why: 'sums is pinned' }, 'facts waits: sums is pinned'],
+    ['process_ended', { how: 'SIGKILL', cause: 'session_lost', models: 'facts, sums' }, 'process w1 ended by itself (SIGKILL), and with it facts, sums'],
+    ['process_ended', { how: 'exit code 1', cause: null, models: 'facts' }, 'process w1 ended by itself (exit code 1), and with it facts'],
+    ['process_ended', { how: 'SIGKILL', cause: 'spawn_timeout', models: null }, 'process w1 was ended: spawn timeout (SIGKILL)'],
+    ['process_suspect', { name: '', model: '', generation: '0123456789ab-s3', why: 'silent for 9000 ms' }, 'process s3 is silent (silent for 9000 ms)'],
+    ['quarantined', { bytes: 5 * MiB, why: 'it threw' }, '5.0 MiB of facts on GPU-5f3c9a1e are quarantined: it threw'],
+    ['overshoot', { bytes: 5 * MiB }, 'facts holds more than was granted on GPU-5f3c9a1e: 5.0 MiB'],
+    ['residue', { bytes: 5 * MiB }, '5.0 MiB of facts are still on GPU-5f3c9a1e after it was put away'],
+    ['backing_off', { failures: 2, retryAfterMs: 2_000, reason: 'no such file' }, 'facts failed, 2 in a row; next try in 2.0 s: no such file'],
+    ['sample_lost', { reading: 'failed', reason: 'exit code 9' }, 'GPU-5f3c9a1e cannot be read: exit code 9'],
+    ['sample_regained', { missingMs: 1_500 }, 'GPU-5f3c9a1e is read again after 1.5 s'],
+    ['foreign_changed', { foreignBytes: 0, beforeBytes: 64 * MiB }, 'other programs use 0 of GPU-5f3c9a1e; it was 64.0 MiB'],
+  ];
+  for (const [name, data, line] of cases) t.equal(told(name, name === 'process_ended' ? { name: '', model: '', ...data } : data), `09:08:07  ${line}`);
+  t.equal(told('quarantined', { bytes: 1, why: 'x' }, true), '\u001B[2m09:08:07\u001B[22m  \u001B[31m1 B of facts on GPU-5f3c9a1e are quarantined: x\u001B[39m');
+});
+
+t.test('what is routine has none', async (t) => {
+  t.equal(told('waiting', { reason: 'leaving', why: 'room is being made' }), null);
+  for (const cause of ['idle', 'evicted', 'shutdown']) t.equal(told('process_ended', { how: 'exit code 0', cause, models: null }), null);
+  t.equal(told('process_ended', { how: 'closed', cause: null, models: null }), null, 'who came and held nothing');
+  t.equal(told('process_suspect', { why: 'closed by the peer' }), null, 'a worker: its end is told');
+  for (const name of ['granted', 'placed', 'spawned', 'process_ready', 'residency_changed', 'evicting', 'released', 'obituary', 'of a newer broker']) t.equal(told(name, {}), null, name);
+});
+
+t.test('every event of the broker has been thought of', async (t) => {
+  const lines = ['loaded', 'evicted', 'eviction_failed', 'denied', 'waiting', 'process_ended', 'process_suspect', 'quarantined', 'overshoot', 'residue', 'backing_off', 'sample_lost', 'sample_regained', 'foreign_changed'];
+  const none = ['granted', 'placed', 'spawned', 'process_ready', 'residency_changed', 'evicting', 'released'];
+  t.strictSame([...lines, ...none].sort(), [...effectNames()].sort());
+});
