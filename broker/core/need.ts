@@ -83,8 +83,9 @@ export function needOf(core: Core, waiter: Waiter): number {
   return Math.min(Number.MAX_SAFE_INTEGER, (waiter.kind === 'budget' ? leaseNeedBytes(core, waiter) : 0) + floorOf(core, waiter));
 }
 
-/** What it would be charged there in all, its lease's own bytes with it: nobody can be evicted to make room for those. */
+/** What it would be charged there in all, its lease's own bytes with it: nobody can be evicted to make room for those. One that asks for no more needs nothing. */
 export function wholeNeedBytes(core: Core, waiter: Waiter): number {
+  if (waiter.needBytes === 0) return 0;
   const lease = waiter.kind === 'budget' ? extendedLease(core, waiter) : null;
   const keptBytes = lease === null ? 0 : Math.min(lease.charge.chargedBytes, lease.release?.toChargedBytes ?? Infinity);
   return Math.min(Number.MAX_SAFE_INTEGER, waiter.needBytes + keptBytes);

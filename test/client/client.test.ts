@@ -281,7 +281,7 @@ t.test('a holder', async (t) => {
     for (const residentBytes of [-1, 1.5, Number.NaN, 2 ** 53, '5', () => 1, Symbol('s')]) t.equal(await codeOf(lease.loaded({ residentBytes } as unknown as { residentBytes: number })), 'input_invalid');
     for (const measured of [undefined, null, { residentBytes: 1, hostBytes: Number.NaN }, { residentBytes: 1, parts: 'all' }, { residentBytes: 1, loadMs: -1 }]) t.equal(await codeOf(lease.loaded(measured as unknown as { residentBytes: number })), 'input_invalid');
     for (const parts of [undefined, 'all', [{ name: 'held' }], [Symbol('s')]]) t.equal(await codeOf(lease.resize(parts as unknown as [])), 'input_invalid');
-    for (let each = answers.length; each > 0; each--) t.match(await broker.move(order).answer, { type: 'failed', code: 'input_invalid', message: /what onEvict answers/, residentBytes: 900 });
+    for (let each = answers.length; each > 0; each--) t.match(await broker.move(order).answer, { type: 'failed', code: 'move_failed', message: /onEvict.* must/, residentBytes: 900 });
     t.match([lease.held, lease.residentBytes, lease.state.state], [true, 900, 'resident'], 'nothing of it was kept');
     t.ok(holder.open);
     t.equal(broker.all('residency').length, 1);

@@ -38,7 +38,7 @@ t.test('B62: requests for a resident model do not stand behind another model’s
   await orchestrator.generate('resident', 'hello').result();
   await orchestrator.load('victim');
   const slow = orchestrator.generate('coming', 'hello').result();
-  await until('the eviction to run', async () => (await leaseOf(orchestrator, 'victim'))?.state !== 'resident' || (await orchestrator.explain('victim', 5)).some(({ text }) => /door/.test(text)));
+  await until('the eviction to run', async () => (await leaseOf(orchestrator, 'victim'))?.state !== 'resident' || (await orchestrator.explain('victim', 5)).some(({ verdict }) => verdict === 'evicting'));
   const waits: number[] = [];
   for (let call = 0; call < 20; call++) waits.push(await firstTokenMs(orchestrator.generate('resident', 'hello')));
   t.equal((await orchestrator.ledger()).counters['evictions'], 0, 'all of them while it ran');

@@ -115,7 +115,7 @@ t.test('R269: a victim killed while it unloads: its bytes count once its end is 
   const pid = await workerPid(orchestrator, 'victim');
   const waiting = orchestrator.generate('next', 'hello').result();
   const evicting = orchestrator.evict('victim');
-  await until('the unload to run', async () => (await orchestrator.explain('victim', 20)).some(({ text }) => /shut its door/.test(text)));
+  await until('the unload to run', async () => (await orchestrator.explain('victim', 20)).some(({ verdict }) => verdict === 'evicting'));
   process.kill(pid, 'SIGKILL');
   t.equal((await waiting).text, 'in');
   t.ok(await evicting >= 40 * MiB);

@@ -196,7 +196,7 @@ t.test('the loop takes one event to its end before the next, and stops for good 
   t.teardown(() => { loop.stop(); });
   loop.feed({ type: 'session_opened', generation: 'b-s1', role: 'client', name: 'x' });
   loop.feed({ type: 'place_requested', generation: 'b-s1', request: 1, model: 'm', engine: 'none', estimateBytes: null, class: 'normal', deadlineMs: 1, ageMs: 0, device: null, policy: { ttlMs: null, pinned: false, exclusive: false } });
-  t.ok(order.indexOf('fail') > order.lastIndexOf('deny'), order.join(' '));
+  t.ok(order.indexOf('acknowledge') > order.lastIndexOf('deny'), order.join(' '));
   loop.feed({ type: 'session_opened', generation: 'b-s1', role: 'client', name: 'twice' });
   t.strictSame(broken, ['invariant_broken']);
   order.length = 0;
