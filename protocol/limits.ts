@@ -118,6 +118,36 @@ export const defaultLimits = {
   cancelWithinMs: 200,
   /** A cancelled call, or an aborted load, that its engine has not ended by then is a broken engine's: its process ends. */
   stopTimeoutMs: 10_000,
+
+  // Models from a hub
+  /** A hub that has not begun to answer by then is taken as unreachable. */
+  hubAnswerMs: 30_000,
+  /** A transfer from which no byte comes for this long is broken off, and tried again from where it stands. */
+  hubSilentMs: 60_000,
+  /** Tries of one request to a hub that is busy, broken or gone; each after a longer pause. */
+  hubAttemptsMax: 5,
+  /** Longest pause before a request to a hub is tried again; a hub that asks for a longer one has refused. */
+  hubPauseMaxMs: 120_000,
+  /** Requests to a hub open at once. */
+  hubReadsMax: 8,
+  /** Files of one repository; one with more is not read. */
+  repositoryFilesMax: 20_000,
+  /** Largest file of a repository that holds no weights (a tokenizer, a template). */
+  modelAssetBytesMax: 64 * 1024 * 1024,
+  /** Weights of one model that may be downloaded. */
+  modelWeightsBytesMax: 96 * 1024 ** 3,
+  /** Downloads of one file that turns out to be another than the hub announced. */
+  stageAttemptsMax: 3,
+  /** How long to wait for another process that stages the same repository. */
+  stageLockWaitMs: 7_200_000,
+  /** How often a process that stages says so on its lock. */
+  stageHeartbeatMs: 5_000,
+  /** A lock whose holder has been silent for this long, and cannot be looked at, is taken over. */
+  stageHolderSilentMs: 60_000,
+  /** Reading one file in a thread (hashing, parsing) may take this long. */
+  modelThreadMs: 3_600_000,
+  /** Memory of one such thread. */
+  modelThreadBytesMax: 256 * 1024 * 1024,
 } as const;
 
 export type LimitName = keyof typeof defaultLimits;
@@ -166,6 +196,7 @@ export const limitRelations: readonly LimitRelation[] = [
   relation(['grantConfirmMs', 'requestDeadlineMs'], 'grantConfirmMs < requestDeadlineMs', (l) => l.grantConfirmMs < l.requestDeadlineMs),
   relation(['grantConfirmMs', 'loadTimeoutMs'], 'grantConfirmMs < loadTimeoutMs', (l) => l.grantConfirmMs < l.loadTimeoutMs),
   relation(['backoffFirstMs', 'backoffLastMs'], 'backoffFirstMs <= backoffLastMs', (l) => l.backoffFirstMs <= l.backoffLastMs),
+  relation(['stageHeartbeatMs', 'stageHolderSilentMs'], 'stageHeartbeatMs * 3 <= stageHolderSilentMs', (l) => l.stageHeartbeatMs * 3 <= l.stageHolderSilentMs),
   relation(['residencyFlushMs', 'heartbeatIntervalMs', 'heartbeatMissesMax'], 'residencyFlushMs < heartbeatIntervalMs * heartbeatMissesMax', (l) => l.residencyFlushMs < l.heartbeatIntervalMs * l.heartbeatMissesMax),
 ];
 

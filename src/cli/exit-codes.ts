@@ -37,6 +37,14 @@ const statusOf: Readonly<Record<ErrorCode, keyof typeof exitCodes>> = {
   // What the user gave
   device_unknown: 'usage', bytes_invalid: 'usage', model_unknown: 'usage', model_invalid: 'usage', engine_unknown: 'usage', estimate_unknown: 'usage',
   context_too_small: 'usage', embedding_unsupported: 'usage', input_invalid: 'usage', config_unreadable: 'usage', config_invalid: 'usage', limit_relation: 'usage',
+  // Models from a hub: what another reference or setting would mend is usage; what the network or the disk did is not.
+  reference_invalid: 'usage', repository_missing: 'usage', repository_private: 'usage', repository_gated: 'usage', revision_missing: 'usage', config_json_missing: 'usage',
+  weights_missing: 'usage', weights_over_budget: 'usage', security_flagged: 'usage', model_config_invalid: 'usage', architecture_undeclared: 'usage', context_undeclared: 'usage',
+  dtype_unsupported: 'usage', weights_layout_invalid: 'usage', file_name_unsafe: 'usage', listing_too_large: 'usage', remote_code_refused: 'usage', architecture_unsupported: 'usage',
+  quantization_unsupported: 'usage', gguf_ambiguous: 'usage', gguf_missing: 'usage', gguf_incomplete: 'usage', profile_unknown: 'usage', not_staged: 'usage', hash_pin_mismatch: 'usage',
+  hub_unreachable: 'failed', hub_answer_invalid: 'failed', revision_unresolved: 'failed', commit_gone: 'failed', profile_invalid: 'failed', profile_tampered: 'failed',
+  profile_collision: 'failed', profile_outdated: 'failed', download_failed: 'failed', file_corrupt: 'failed', disk_full: 'noRoom', stage_lock_timeout: 'noRoom',
+  store_unusable: 'failed', model_in_use: 'failed', link_refused: 'failed',
   // The rest
   request_cancelled: 'interrupted', platform_unsupported: 'failed', closed: 'failed', invariant_broken: 'failed', internal: 'failed',
 };

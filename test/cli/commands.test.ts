@@ -30,13 +30,17 @@ t.test('the command line', async (t) => {
     t.strictSame(Object.keys(by).map(Number), [1, 2, 3, 4, 130]);
     t.strictSame([by[2]?.sort(), by[3]?.sort(), by[4]?.sort(), by[130]], [
       [
-        'bytes_invalid', 'config_invalid', 'config_unreadable', 'context_too_small', 'device_unknown', 'embedding_unsupported', 'engine_unknown', 'estimate_unknown', 'input_invalid',
-        'limit_relation', 'listen_failed', 'model_invalid', 'model_unknown', 'socket_path_too_long', 'state_unwritable',
+        'architecture_undeclared', 'architecture_unsupported', 'bytes_invalid', 'config_invalid', 'config_json_missing', 'config_unreadable', 'context_too_small',
+        'context_undeclared', 'device_unknown', 'dtype_unsupported', 'embedding_unsupported', 'engine_unknown', 'estimate_unknown', 'file_name_unsafe', 'gguf_ambiguous',
+        'gguf_incomplete', 'gguf_missing', 'hash_pin_mismatch', 'input_invalid', 'limit_relation', 'listen_failed', 'listing_too_large', 'model_config_invalid',
+        'model_invalid', 'model_unknown', 'not_staged', 'profile_unknown', 'quantization_unsupported', 'reference_invalid', 'remote_code_refused', 'repository_gated',
+        'repository_missing', 'repository_private', 'revision_missing', 'security_flagged', 'socket_path_too_long', 'state_unwritable', 'weights_layout_invalid',
+        'weights_missing', 'weights_over_budget',
       ],
       ['broker_lost', 'connect_failed'],
       [
-        'call_queue_full', 'deadline_passed', 'never_fits', 'out_of_memory', 'over_lease', 'quarantined', 'queue_full', 'resize_denied', 'too_many_leases', 'too_many_requests',
-        'too_many_sessions', 'too_many_workers',
+        'call_queue_full', 'deadline_passed', 'disk_full', 'never_fits', 'out_of_memory', 'over_lease', 'quarantined', 'queue_full', 'resize_denied',
+        'stage_lock_timeout', 'too_many_leases', 'too_many_requests', 'too_many_sessions', 'too_many_workers',
       ],
       ['request_cancelled'],
     ]);
