@@ -36,6 +36,12 @@ export const defaultLimits = {
   /** A gap between two looks at the clock above this is our own lateness, and judges nobody (ADR 0012). */
   stallToleranceMs: 1_000,
 
+  // Models
+  /** What reading one file's header may take, the waiting for its bytes included. */
+  headerReadMs: 60_000,
+  /** Heap of a thread that reads a header. */
+  headerMemoryBytesMax: 256 * 1024 * 1024,
+
   // Processes
   /** From spawn to `ready`. */
   spawnTimeoutMs: 60_000,

@@ -12,6 +12,8 @@ export const scenarios: readonly string[] = [
   'B85', 'B86', 'B88', 'B94',
   // Transport and framing
   'B175', 'B176', 'B178', 'B179', 'B181', 'B182',
+  // Model files
+  'B08', 'B10', 'B158', 'B160', 'B161', 'B163', 'B164', 'B167', 'B173',
   // Acceptance
   'R265', 'R266', 'R267', 'R268', 'R269', 'R270', 'R271', 'R272', 'R273', 'R274', 'R275', 'R276', 'R277', 'R278',
 ];

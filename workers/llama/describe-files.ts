@@ -1,5 +1,6 @@
 /** `node describe-files.js PATH…`: for each model file a line of JSON on standard output: what its header says, or what is wrong with it. */
 import { stat } from 'node:fs/promises';
+import { unusableReason } from '../../src/models/formats/fault.js';
 import { checkModel, partPaths } from './gguf-checks.js';
 
 export type FileDescription =
@@ -15,7 +16,7 @@ async function describe(path: string): Promise<FileDescription> {
     const trained = header.scalars.get(`${architecture}.context_length`);
     return { path, architecture, tensorBytes, fileBytes: sizes.reduce((sum, bytes) => sum + bytes, 0), parts: sizes.length, trainedTokens: trained === undefined ? null : Number(trained) };
   } catch (error) {
-    return { path, fault: error instanceof Error ? error.message : String(error) };
+    return { path, fault: unusableReason(error) ?? (error instanceof Error ? error.message : String(error)) };
   }
 }
 

@@ -1,6 +1,7 @@
 /** A model file as a whole: all its parts, and what a header says about its model as far as that can be judged here. */
-import { readGgufHeader, type GgufHeader } from './gguf-header.js';
-import { GgufFault } from './gguf-reader.js';
+import { unusableFile, unusableReason } from '../../src/models/formats/fault.js';
+import { readGgufHeader, type GgufHeader } from '../../src/models/formats/gguf-header.js';
+import { withFile } from '../../src/models/formats/source.js';
 
 /** A model file (or the first of its parts) whose header has been read and checked. */
 export interface CheckedModel {
@@ -23,28 +24,33 @@ const layersMax = 512;
 /** As llama.cpp numbers them; without pooling the bindings take the last token. */
 const poolingTypes = { none: 0, last: 3 } as const;
 
-/** Reads and checks the model at `path`, all parts of it. Rejects with a `GgufFault` that says what is wrong. */
+/** Reads and checks the model at `path`, all parts of it. Rejects with `model_invalid` and what is wrong. */
 export async function checkModel(path: string, fingerprintOf: (path: string) => Promise<string>, signal: AbortSignal): Promise<CheckedModel> {
   const paths = partPaths(path);
   const [first = path, ...rest] = paths;
-  const header = await readGgufHeader(first, signal);
+  const header = await readHeader(first, signal);
   let tensorBytes = header.tensorBytes;
   const fingerprints = [await fingerprintOf(first)];
   for (const part of rest) {
-    const partHeader = await readGgufHeader(part, signal).catch((error: unknown) => {
-      throw error instanceof GgufFault ? new GgufFault(`of its part ${part}: ${error.message}`) : error;
+    const partHeader = await readHeader(part, signal).catch((error: unknown) => {
+      const reason = unusableReason(error);
+      throw reason === null ? error : unusableFile(path, `of its part ${part}: ${reason}`, error);
     });
     tensorBytes += partHeader.tensorBytes;
     fingerprints.push(await fingerprintOf(part));
   }
   const architecture = header.scalars.get('general.architecture');
-  if (typeof architecture !== 'string' || architecture === '') throw new GgufFault('it names no architecture');
-  checkTokenizer(header);
-  checkHyperparameters(header, architecture);
+  if (typeof architecture !== 'string' || architecture === '') throw unusableFile(path, 'it names no architecture');
+  checkTokenizer(path, header);
+  checkHyperparameters(path, header, architecture);
   const pooling = Number(header.scalars.get(`${architecture}.pooling_type`) ?? poolingTypes.none);
   const looksAhead = header.scalars.get(`${architecture}.attention.causal`) === false;
   const poolsLast = !looksAhead && (pooling === poolingTypes.none || pooling === poolingTypes.last);
   return { embeds: pooling !== poolingTypes.none || looksAhead, poolsLast, path: first, header, architecture, tensorBytes, fingerprint: fingerprints.join(' ') };
+}
+
+function readHeader(path: string, signal: AbortSignal): Promise<GgufHeader> {
+  return withFile(path, (source) => readGgufHeader(source, signal));
 }
 
 /** All parts of a split model, in order, whichever of them was named. */
@@ -55,24 +61,24 @@ export function partPaths(path: string): readonly string[] {
   return Array.from({ length: Number(total) }, (_, index) => `${stem}-${String(index + 1).padStart(5, '0')}-of-${total}.gguf`);
 }
 
-function checkTokenizer({ arrays }: GgufHeader): void {
+function checkTokenizer(path: string, { arrays }: GgufHeader): void {
   const tokens = arrays.get('tokenizer.ggml.tokens');
   if (tokens === undefined) return;
-  if (tokens.repeated !== null) throw new GgufFault(`its vocabulary has the token ${JSON.stringify(tokens.repeated)} twice`);
+  if (tokens.repeated !== null) throw unusableFile(path, `its vocabulary has the token ${JSON.stringify(tokens.repeated)} twice`);
   for (const key of ['tokenizer.ggml.token_type', 'tokenizer.ggml.scores']) {
     const beside = arrays.get(key);
     if (beside !== undefined && beside.length !== tokens.length) {
-      throw new GgufFault(`${key} has ${String(beside.length)} items for ${String(tokens.length)} tokens`);
+      throw unusableFile(path, `${key} has ${String(beside.length)} items for ${String(tokens.length)} tokens`);
     }
   }
 }
 
 /** What holds for every architecture; what else llama.cpp asserts is found out by vet.ts. */
-function checkHyperparameters({ scalars }: GgufHeader, architecture: string): void {
+function checkHyperparameters(path: string, { scalars }: GgufHeader, architecture: string): void {
   const within = (name: string, minimum: number, maximum: number): void => {
     const value = scalars.get(`${architecture}.${name}`);
     if ((typeof value === 'number' || typeof value === 'bigint') && !(value >= minimum && value <= maximum)) {
-      throw new GgufFault(`${architecture}.${name} is ${String(value)}; from ${String(minimum)} to ${String(maximum)} is possible`);
+      throw unusableFile(path, `${architecture}.${name} is ${String(value)}; from ${String(minimum)} to ${String(maximum)} is possible`);
     }
   };
   within('block_count', 1, layersMax);

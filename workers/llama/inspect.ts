@@ -1,8 +1,8 @@
 /** A model file as llama.cpp's bindings see it, after its header has been found sane. */
 import { stat } from 'node:fs/promises';
 import { LeaseholdError, type ModelSpec } from '../../protocol/index.js';
+import { unusableFile } from '../../src/models/formats/fault.js';
 import { checkModel, type CheckedModel } from './gguf-checks.js';
-import { GgufFault } from './gguf-reader.js';
 import type { Library } from './library.js';
 import type { LlamaSettings } from './options.js';
 import type { Llama } from './open-llama.js';
@@ -15,15 +15,10 @@ export type Insights = Awaited<ReturnType<Library['GgufInsights']['from']>>;
 /** Rejects with `model_invalid` when the file cannot be one of llama.cpp's, or would end it. */
 export async function checkSource(started: Pick<StartedLlama, 'vetter'>, spec: ModelSpec, signal: AbortSignal): Promise<CheckedModel> {
   const { source } = spec;
-  try {
-    const checked = await checkModel(source, fingerprintOf, signal);
-    const death = await orAbort(started.vetter.vet(checked, spec.embedding || checked.embeds), signal);
-    if (death !== null) throw new GgufFault(`llama.cpp does not survive it: ${death}`);
-    return checked;
-  } catch (error) {
-    if (error instanceof GgufFault) throw new LeaseholdError('model_invalid', { source, reason: error.message }, { cause: error });
-    throw error;
-  }
+  const checked = await checkModel(source, fingerprintOf, signal);
+  const death = await orAbort(started.vetter.vet(checked, spec.embedding || checked.embeds), signal);
+  if (death !== null) throw unusableFile(source, `llama.cpp does not survive it: ${death}`);
+  return checked;
 }
 
 /** The bindings' own view, from the file alone: a path is never taken for an address. */

@@ -1,0 +1,134 @@
+/**
+ * Headers read in threads: the loop that asks stays free, a file that takes too long is given up with its thread, and
+ * one that takes too much memory ends that thread alone.
+ */
+import { availableParallelism } from 'node:os';
+import { fileURLToPath } from 'node:url';
+import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import { defaultLimits } from '../../../protocol/index.js';
+import type { JsonObject } from '../formats/config-json.js';
+import { unusableFile } from '../formats/fault.js';
+import type { GgufHeader } from '../formats/gguf-header.js';
+import type { SafetensorsHeader } from '../formats/safetensors-header.js';
+import type { SafetensorsIndex } from '../formats/safetensors-index.js';
+import type { ByteSource } from '../formats/source.js';
+import type { Format, RangeRequest, ReadOutcome, ReadTask } from './task.js';
+
+export interface ReadingOptions {
+  /** For one file, the waiting for its ranges included. */
+  readonly timeoutMs?: number;
+  /** Of one thread's heap. */
+  readonly memoryBytesMax?: number;
+  readonly threads?: number;
+}
+
+/** All reject with `model_invalid` when the file is at fault, with the source's own error when it is not, and with the signal's reason. */
+export interface Reading {
+  ggufHeader(source: ByteSource, signal?: AbortSignal): Promise<GgufHeader>;
+  safetensorsHeader(source: ByteSource, signal?: AbortSignal): Promise<SafetensorsHeader>;
+  safetensorsIndex(source: ByteSource, signal?: AbortSignal): Promise<SafetensorsIndex>;
+  configJson(source: ByteSource, signal?: AbortSignal): Promise<JsonObject>;
+  /** Ends the threads; what is being read is rejected. */
+  close(): Promise<void>;
+}
+
+/** A thread that nobody needed for so long ends. */
+const idleMs = 1_000;
+const mebibyte = 1024 * 1024;
+
+export function createReading(options: ReadingOptions = {}): Reading {
+  const pool = new Threads(options);
+  const read = <T>(format: Format) => (source: ByteSource, signal?: AbortSignal): Promise<T> => pool.read(format, source, signal) as Promise<T>;
+  return {
+    ggufHeader: read('gguf'),
+    safetensorsHeader: read('safetensors'),
+    safetensorsIndex: read('index'),
+    configJson: read('config'),
+    close: () => pool.close(),
+  };
+}
+
+type Piscina = import('piscina').Piscina<ReadTask, ReadOutcome>;
+
+class Threads {
+  readonly #timeoutMs: number;
+  readonly #memoryBytes: number;
+  readonly #threads: number;
+  #pool: Promise<Piscina> | null = null;
+
+  constructor({ timeoutMs, memoryBytesMax, threads }: ReadingOptions) {
+    this.#timeoutMs = timeoutMs ?? defaultLimits.headerReadMs;
+    this.#memoryBytes = memoryBytesMax ?? defaultLimits.headerMemoryBytesMax;
+    this.#threads = threads ?? Math.max(1, Math.min(4, availableParallelism() - 1));
+  }
+
+  async read(format: Format, source: ByteSource, signal: AbortSignal | undefined): Promise<unknown> {
+    signal?.throwIfAborted();
+    const pool = await (this.#pool ??= this.#start());
+    const { port1, port2 } = new MessageChannel();
+    const ranges = new Ranges(source, port1);
+    const timeout = AbortSignal.timeout(this.#timeoutMs);
+    try {
+      const task: ReadTask = { format, name: source.name, sizeBytes: source.sizeBytes, port: port2 };
+      const outcome = await pool.run(task, { transferList: [port2], signal: AbortSignal.any(signal === undefined ? [timeout] : [timeout, signal]) });
+      if (ranges.error !== null) throw ranges.error;
+      if ('unusable' in outcome) throw unusableFile(outcome.unusable.source, outcome.unusable.reason);
+      return outcome.value;
+    } catch (error) {
+      if (ranges.error !== null) throw ranges.error;
+      signal?.throwIfAborted();
+      if (timeout.aborted) throw unusableFile(source.name, `its header could not be read within ${String(this.#timeoutMs)} ms`, error);
+      if (codeOf(error) === 'ERR_WORKER_OUT_OF_MEMORY') throw unusableFile(source.name, `its header cannot be read within ${String(this.#memoryBytes)} bytes of memory`, error);
+      throw error;
+    } finally {
+      ranges.close();
+    }
+  }
+
+  async close(): Promise<void> {
+    const pool = await this.#pool;
+    this.#pool = null;
+    await pool?.destroy();
+  }
+
+  async #start(): Promise<Piscina> {
+    const { Piscina } = await import('piscina');
+    return new Piscina({
+      filename: fileURLToPath(new URL('./thread.js', import.meta.url)),
+      minThreads: 0,
+      maxThreads: this.#threads,
+      idleTimeout: idleMs,
+      // Synchronous waiting would keep a thread from hearing its port.
+      atomics: 'disabled',
+      recordTiming: false,
+      resourceLimits: { maxOldGenerationSizeMb: Math.ceil(this.#memoryBytes / mebibyte), maxYoungGenerationSizeMb: 32 },
+    });
+  }
+}
+
+/** Answers the thread's wishes from the source. The first failure is kept: it is the true reason, and only this side knows it whole. */
+class Ranges {
+  error: Error | null = null;
+
+  constructor(private readonly source: ByteSource, private readonly port: MessagePort) {
+    port.on('message', (request: RangeRequest) => void this.#answer(request));
+  }
+
+  close(): void {
+    this.port.close();
+  }
+
+  async #answer({ id, offset, length }: RangeRequest): Promise<void> {
+    try {
+      const bytes = await this.source.read(offset, length);
+      this.port.postMessage({ id, bytes });
+    } catch (error) {
+      this.error ??= error instanceof Error ? error : new Error(String(error));
+      this.port.postMessage({ id, failed: true });
+    }
+  }
+}
+
+function codeOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : '';
+}
