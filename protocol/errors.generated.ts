@@ -20,6 +20,7 @@ export const errorTable = {
   socket_in_use: { number: 117, http: 409, retryable: false, message: "There is something at {path} already; it {state}.", help: "Attach to whoever listens there; a stale socket is removed only by who holds the lock." },
   connect_failed: { number: 118, http: 503, retryable: true, message: "Nothing answers at {path}: {reason}.", help: "Is it running? `leasehold up` starts the daemon." },
   listen_failed: { number: 119, http: 500, retryable: false, message: "Cannot listen at {path}: {reason}.", help: "Check that the state folder exists and may be written." },
+  resume_refused: { number: 120, http: 409, retryable: false, message: "Generation {generation} cannot be resumed: {reason}.", help: "Only the living process that had it can, while no connection of it is open. End, or attach anew without resume." },
   never_fits: { number: 200, http: 507, retryable: false, message: "{model} needs {needBytes} bytes on {device}; at most {mostBytes} could ever be had there.", help: "Use a smaller context or quantisation, lower the reserve, or choose a larger card." },
   deadline_passed: { number: 201, http: 504, retryable: true, message: "{what} was not possible within {deadlineMs} ms: {reason}.", help: "`leasehold explain` shows what it waited for; raise the deadline or free the card." },
   queue_full: { number: 202, http: 429, retryable: true, message: "{limit} requests already wait for {device}, {own} of them yours; nobody else has more.", help: "Retry later, or raise limits.queuedRequestsPerCardMax." },

@@ -57,7 +57,7 @@ export const defaultLimits = {
   workersMax: 64,
   /** A worker without a model ends after this. */
   workerIdleMs: 60_000,
-  /** How long a worker goes on without its broker before it ends. 0: at once. */
+  /** How long a worker goes on without its broker before it ends, and a restarted broker waits for it. 0, as in an app that embeds its broker: at once; `leasehold up` takes 30 s. */
   reattachGraceMs: 0,
 
   // Admission

@@ -34,21 +34,21 @@ export const controlMessages = {
     proof: string(64, /^[0-9a-f]{64}$/),
     pid: integer(1, 4_194_304, 'pid'),
     name: string(128),
-    /** A worker that outlived a broker: the generation it had. Null on a first attach. */
+    /** Back after its connection was lost, to this broker or to the next: the generation it had. Null on a first attach. */
     resume: nullable(generationId()),
   }, ['welcome', 'error']),
   welcome: message('The session is open.', ['broker'], {
     id: id(),
     protocol: integer(1, 65_535, 'version'),
     bootId: string(32),
-    /** Yours: in every id that names this process, and the `caller` of your data-plane connections. */
+    /** Yours: in every id that names this process, and the `caller` of your data-plane connections. What `resume` named, where that was accepted. */
     generation: generationId(),
     /** Send `heartbeat` this often; silence of ten times as long ends a worker, and makes a holder suspect. Clients send none. */
     heartbeatIntervalMs: durationMs(),
     frameBytesMax: bytes(),
     /** CPU threads this worker may use (D36); 0 for holders and clients: nobody tells them. */
     threads: count(4_096),
-    /** Silence of the broker for this long after its end of file: end yourself and all your children. */
+    /** How long to seek the broker after its end of file, going on with your calls; then end yourself and all your children (a worker), or take your leases for lost. 0: at once. */
     reattachGraceMs: durationMs(),
     devices: list(deviceReading(), 64),
   }),
@@ -333,6 +333,8 @@ export const controlMessages = {
     device: deviceUuid(),
     /** All or nothing. */
     bytes: positiveBytes(),
+    /** Yours to choose, unique in your process: asked for again under it after a lost connection, it is the same allocation. */
+    name: optional(string(64)),
   }, ['card_allocated', 'card_oom', 'error']),
   card_allocated: message('Taken.', ['broker'], { id: id(), allocation: count() }),
   card_oom: message('The card is full, as a driver would say it.', ['broker'], {

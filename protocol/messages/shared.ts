@@ -35,20 +35,6 @@ export const residencyState = () =>
   choice('absent', 'loading', 'resident', 'parking', 'parked', 'resuming', 'unloading');
 export type ResidencyState = Infer<ReturnType<typeof residencyState>>;
 
-/** What one model holds at one moment. Residency is a byte count, never a boolean. */
-export const modelState = () =>
-  object({
-    model: modelKey(),
-    lease: nullable(leaseId()),
-    device: nullable(deviceUuid()),
-    state: residencyState(),
-    residentBytes: bytes(),
-    /** Bytes of a copy in host RAM from which it can be restored. */
-    hostBytes: bytes(),
-    inFlight: count(),
-    parkable: boolean(),
-  });
-export type ModelState = Infer<ReturnType<typeof modelState>>;
 
 /** What changed since the last announcement; rides on every answer of a worker, errors included (R51). */
 export const newModels = () =>
@@ -70,6 +56,35 @@ export const modelPolicy = () =>
     exclusive: boolean(),
   });
 export type ModelPolicy = Infer<ReturnType<typeof modelPolicy>>;
+
+/** As what a lease was granted: with it a broker that was not there takes the lease in as it stands. */
+export const leaseTerms = () =>
+  object({
+    /** As last granted, headroom included. */
+    chargedBytes: bytes(),
+    /** Measured where they have been, else as asked for. */
+    parts: list(leasePart(), 1_024),
+    class: requestClass(),
+    policy: modelPolicy(),
+  });
+export type LeaseTerms = Infer<ReturnType<typeof leaseTerms>>;
+
+/** What one model holds at one moment. Residency is a byte count, never a boolean. */
+export const modelState = () =>
+  object({
+    model: modelKey(),
+    lease: nullable(leaseId()),
+    device: nullable(deviceUuid()),
+    state: residencyState(),
+    residentBytes: bytes(),
+    /** Bytes of a copy in host RAM from which it can be restored. */
+    hostBytes: bytes(),
+    inFlight: count(),
+    parkable: boolean(),
+    /** In the answer to `list_models`, for each model with a lease. Left out in `newModels`. */
+    terms: optional(leaseTerms()),
+  });
+export type ModelState = Infer<ReturnType<typeof modelState>>;
 
 /** Which rung of the truth ladder a reading came from. */
 export const truthSource = () => choice('nvml', 'nvidia-smi', 'amdgpu', 'simulated', 'ledger');
