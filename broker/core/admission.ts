@@ -122,6 +122,7 @@ const ownMatters: readonly string[] = ['own_release', 'remeasure', 'recalled'];
 
 /** What forbids any grant to this waiter here, apart from bytes. */
 function blockedBy(core: Core, card: Card, waiter: Waiter): string | null {
+  if (card.closedBy.size > 0) return 'closed';
   if (available(core, card).freeBytes === null) {
     // Just too old, or a probe that fails: a fresh one is asked for, and the request waits for it.
     wantSample(core, card, core.nowUs);
@@ -145,7 +146,7 @@ function hasMotion(card: Card): boolean {
 
 /** Nobody behind this head can be granted now. */
 function stopsAll(core: Core, card: Card, head: Waiter, heldBytes: number): boolean {
-  if (head.told === 'unmeasured' || head.told === 'quiet' || head.told === 'load_token') return true;
+  if (head.told === 'closed' || head.told === 'unmeasured' || head.told === 'quiet' || head.told === 'load_token') return true;
   if (head.told === 'others_loading' && isEntrenched(core, head)) return true;
   const { freeBytes } = available(core, card);
   return freeBytes !== null && freeBytes <= heldBytes;
@@ -162,6 +163,7 @@ function setNeed(core: Core, card: Card, waiter: Waiter, needBytes: number): voi
 }
 
 const reasons: Readonly<Record<string, string>> = {
+  closed: 'a process of an earlier broker has not said what it holds there',
   unmeasured: 'free memory is unknown until the card has been read',
   load_token: 'an engine is measuring free memory while it loads; nothing else loads until it is ready',
   others_loading: 'this engine measures free memory while it loads; others must come to rest first',

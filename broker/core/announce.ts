@@ -1,19 +1,21 @@
 /** A process's full announcement, compared with the ledger: what it lacks is released (not freed), what it has without a lease is taken in and put away. */
 import type { ModelState } from '../../protocol/index.js';
-import { available, strangersBytes } from './available.js';
+import { available } from './available.js';
 import { closeCommand } from './command.js';
 import type { CoreEvent } from './events.js';
 import { chargeFloor } from './floors.js';
 import { isBytes } from './headroom.js';
 import { giveBack } from './lease-events.js';
-import { enterLease, setState, wasLease } from './lease-store.js';
-import { newCharge, setCharged, setResident } from './ledger.js';
+import { enterLease, newLease, nextLeaseId, setState, wasLease } from './lease-store.js';
+import { setCharged, setResident } from './ledger.js';
 import { attachLease } from './model.js';
 import { mustLease } from './must.js';
 import { overLease, setOver } from './overshoot.js';
 import { chargeFor } from './need.js';
+import { returned } from './reattach.js';
 import { count, explain, inWords, publish } from './report.js';
 import type { Card, Core, Lease, Process } from './state.js';
+import { takeIn } from './take-in.js';
 
 export function onModelsAnnounced(core: Core, event: Extract<CoreEvent, { type: 'models_announced' }>): void {
   const process = core.processes.get(event.generation);
@@ -24,21 +26,22 @@ export function onModelsAnnounced(core: Core, event: Extract<CoreEvent, { type: 
   for (const id of process.commands) if (core.commands.get(id)?.kind === 'list') closeCommand(core, id);
   const held = new Map<string, ModelState>();
   for (const state of event.models) {
-    const lease = leaseOf(core, process, state) ?? adopt(core, process, state);
+    const lease = leaseOf(core, process, state) ?? (process.returning ? takeIn(core, process, state) : null) ?? adopt(core, process, state);
     if (lease !== null) held.set(lease.id, state);
   }
   for (const id of [...process.leases]) {
     const lease = mustLease(core, id);
     const state = held.get(id);
-    if (state !== undefined) reconcile(core, lease, state);
+    if (state !== undefined) reconcile(core, process, lease, state);
     // What was granted a moment ago may not have reached it yet: the recall looks after that (D5).
     else if (lease.state !== 'granted' && lease.state !== 'quarantined' && lease.release === null) giveBack(core, lease);
   }
+  if (process.returning && process.sessionOpen && process.state !== 'ending') returned(core, process);
 }
 
 function leaseOf(core: Core, process: Process, state: ModelState): Lease | null {
   const named = state.lease === null ? undefined : core.leases.get(state.lease);
-  if (named?.generation === process.generation) return named;
+  if (named?.generation === process.generation && named.model === state.model) return named;
   for (const id of process.leases) {
     const lease = mustLease(core, id);
     if (lease.model === state.model && (state.device === null || lease.device === state.device)) return lease;
@@ -47,7 +50,10 @@ function leaseOf(core: Core, process: Process, state: ModelState): Lease | null 
 }
 
 /** Brings a lease into line with what its owner says it holds. */
-function reconcile(core: Core, lease: Lease, state: ModelState): void {
+function reconcile(core: Core, process: Process, lease: Lease, state: ModelState): void {
+  // Given up for lost with its connection, and here again.
+  if (process.returning && lease.state === 'granted' && state.state !== 'parked') setState(core, lease, 'loading');
+  if (process.returning && lease.state === 'quarantined') setState(core, lease, state.state === 'parked' ? 'parked' : 'resident');
   lease.hostBytes = state.hostBytes;
   lease.residency = state.state;
   if (lease.state === 'granted' || lease.release !== null || lease.state === 'quarantined' || !isBytes(state.residentBytes)) return;
@@ -87,16 +93,10 @@ function adopt(core: Core, process: Process, state: ModelState): Lease | null {
 
 function strayLease(core: Core, card: Card, process: Process, state: ModelState): Lease {
   const ended = state.lease !== null && wasLease(core, state.lease) ? state.lease : null;
-  const id = ended ?? `${core.options.bootId}-l${String(core.nextLease++)}`;
+  const parts = [{ name: 'announced', kind: 'other', bytes: state.residentBytes, upFront: true }] as const;
+  const policy = { ttlMs: null, pinned: false, exclusive: false };
   return {
-    id, generation: process.generation, model: state.model, device: card.device, order: core.nextOrder++,
-    charge: newCharge('lease', id, card.device, process.generation),
-    state: 'loading', residency: state.state, parts: [{ name: 'announced', kind: 'other', bytes: state.residentBytes, upFront: true }], growing: false, exclusive: false, hostBytes: state.hostBytes,
-    class: 'background', policy: { ttlMs: null, pinned: false, exclusive: false }, pinned: false,
-    parkable: state.parkable, profiles: false, residencySeq: -1, useSeq: -1,
-    inFlight: state.inFlight, queued: 0, busyUntilUs: 0, avoidUntilUs: 0,
-    grantedUs: core.attendedUs, progressUs: core.attendedUs, loadedUs: core.attendedUs, lastUsedUs: core.attendedUs, lastUsedAtUs: core.nowUs,
-    strikes: 0, failedMoves: 0, partialFailed: false, foreignAtGrantBytes: strangersBytes(card), grantRequest: null, idleBytes: 0, unsettled: false, over: false,
-    recallCommand: null, commands: [], wishes: null, job: null, release: null,
+    ...newLease(core, card, { id: ended ?? nextLeaseId(core), generation: process.generation, model: state.model, parts, class: 'background', policy, exclusive: false, parkable: state.parkable, profiles: false, request: null }),
+    state: 'loading', residency: state.state, hostBytes: state.hostBytes, inFlight: state.inFlight, pinned: false,
   };
 }

@@ -110,3 +110,12 @@ export function numbersOf(core: Core, card: Card, request: { readonly requestedB
     truth: now.unverified || card.sample === null ? 'ledger' : card.sample.truth,
   };
 }
+
+const namesShown = 4;
+
+/** Whom a closed card waits for, for a person. */
+export function closedText(card: Card): string {
+  const names = [...card.closedBy];
+  const others = names.length > namesShown ? ` and ${String(names.length - namesShown)} others` : '';
+  return `${card.device} is closed to grants until ${names.slice(0, namesShown).join(', ')}${others}, of an earlier broker, ${names.length === 1 ? 'has' : 'have'} come back or ended`;
+}

@@ -25,7 +25,7 @@ export function confirmReleases(core: Core, card: Card, takenAtUs: number, usedB
 
 /** Nothing loads, is being put away, starts or ends there, and the last that did came to rest before the sample. */
 export function isQuiet(core: Core, card: Card, takenAtUs: number): boolean {
-  if (card.loading.size > 0 || card.spawning > 0 || card.ending.size > 0 || card.lastMotionAtUs > takenAtUs) return false;
+  if (card.closedBy.size > 0 || card.loading.size > 0 || card.spawning > 0 || card.ending.size > 0 || card.lastMotionAtUs > takenAtUs) return false;
   for (const id of card.jobs) if (mustLease(core, id).job?.phase !== 'draining') return false;
   return true;
 }

@@ -1,5 +1,5 @@
 /** Saying no: with the code, the numbers, what could be had, and where else there is room. */
-import { available, ledgerTermBytes, numbersOf } from './available.js';
+import { available, closedText, ledgerTermBytes, numbersOf } from './available.js';
 import { withoutHeadroom } from './headroom.js';
 import { count, emit, explain, inWords, noteAnswered, publish } from './report.js';
 import type { Card, Core } from './state.js';
@@ -73,6 +73,7 @@ function roomElsewhere(core: Core, card: Card, needBytes: number): string[] {
 
 /** Why a card cannot give now, for a person. What is held for the request itself is available to it. */
 export function shortageText(core: Core, card: Card, needBytes: number, ownHoldBytes = 0): string {
+  if (card.closedBy.size > 0) return closedText(card);
   const free = available(core, card).freeBytes;
   if (free === null) return `free memory of ${card.device} is unknown`;
   const othersBytes = card.holdBytes - ownHoldBytes;

@@ -17,6 +17,8 @@ export type TerminateCause =
   | 'misbehaved'
   | 'spawn_timeout'
   | 'load_timeout'
+  /** It lost its broker, and has not come back or not said what it holds. */
+  | 'orphaned'
   | 'shutdown';
 
 export type Effect =
@@ -78,6 +80,10 @@ export type PublishedName =
   | 'process_ready'
   | 'process_ended'
   | 'process_suspect'
+  | 'process_recorded'
+  | 'process_reattached'
+  | 'card_closed'
+  | 'card_opened'
   | 'loaded'
   | 'residency_changed'
   | 'evicting'

@@ -77,6 +77,21 @@ type Happening =
       /** Floors it measured itself, by card. */
       readonly floors: readonly { readonly device: string; readonly bytes: number }[];
     }
+  /** A process that an earlier broker started or served lives on, says its record. Until it has come back and said what it holds, or is gone, its cards are closed to grants. */
+  | {
+      readonly type: 'process_recorded';
+      readonly generation: string;
+      readonly role: 'worker' | 'holder';
+      readonly name: string;
+      /** Null for a holder. */
+      readonly engine: string | null;
+      /** The cards that it may have taken bytes on. */
+      readonly devices: readonly string[];
+      /** What was charged for it there before any model. */
+      readonly floors: readonly { readonly device: string; readonly bytes: number }[];
+    }
+  /** The connection of a process in the ledger is back, to this broker or from an earlier one. A worker's `process_ready` follows. */
+  | { readonly type: 'process_resumed'; readonly generation: string }
   | { readonly type: 'spawn_failed'; readonly generation: string; readonly code: string; readonly reason: string }
   | { readonly type: 'heartbeat'; readonly generation: string; readonly reserved: readonly { readonly device: string; readonly bytes: number }[] }
   | { readonly type: 'floor_measured'; readonly generation: string; readonly device: string; readonly bytes: number }

@@ -26,6 +26,7 @@ export type Verdict =
   | 'quarantined'
   | 'overshoot'
   | 'expired'
+  | 'reattached'
   | 'cancelled';
 
 export interface ExplainRecord {

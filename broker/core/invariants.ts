@@ -71,6 +71,7 @@ function checkCard(core: Core, card: Card): void {
     idleBytes += isIdle(lease) && !lease.pinned ? lease.charge.chargedBytes : 0;
     must(lease.idleBytes <= lease.charge.chargedBytes, `${id}: idle bytes are charged`);
   }
+  for (const generation of card.closedBy) must(core.processes.get(generation)?.returning === true, `${card.device}: is closed by processes that have not said what they hold`);
   for (const seat of card.seats.values()) {
     totals.floor += seat.floor.chargedBytes;
     totals.residue += seat.residue.chargedBytes;

@@ -326,8 +326,10 @@ function loadFailed(core: Core, lease: Lease, code: string, message: string): vo
 
 /** A report about a lease that is no more, or never was. */
 function strangeReport(core: Core, event: Reported): void {
-  if (!core.processes.has(event.generation) || core.leases.has(event.lease)) return;
-  if (wasLease(core, event.lease) && event.residentBytes === 0) {
+  const process = core.processes.get(event.generation);
+  if (process === undefined || core.leases.has(event.lease)) return;
+  // All that one which is coming back holds is about to be told; what is gone needs no lease.
+  if (process.returning || (wasLease(core, event.lease) && event.residentBytes === 0)) {
     emit(core, { type: 'acknowledge', generation: event.generation, request: event.request });
     return;
   }

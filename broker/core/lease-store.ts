@@ -13,25 +13,33 @@ import type { BudgetWaiter, Card, Core, Lease, LeaseState } from './state.js';
 const leaseTimers = ['grant_confirm', 'load', 'job', 'release', 'ttl', 'wish'] as const;
 
 export function openLease(core: Core, card: Card, waiter: BudgetWaiter): Lease {
-  const id = `${core.options.bootId}-l${String(core.nextLease++)}`;
-  const lease: Lease = {
-    id,
-    generation: waiter.generation, model: waiter.model, device: card.device,
-    order: core.nextOrder++,
-    charge: newCharge('lease', id, card.device, waiter.generation),
-    state: 'granted', residency: 'absent',
-    parts: waiter.parts.filter((part) => part.bytes > 0),
-    growing: false, exclusive: waiter.exclusive, hostBytes: 0,
-    class: waiter.class, policy: waiter.policy,
-    pinned: core.models.get(waiter.model)?.pinned ?? waiter.policy.pinned,
-    parkable: waiter.parkable, profiles: waiter.profiles,
-    residencySeq: -1, useSeq: -1, inFlight: 0, queued: 0, busyUntilUs: 0, avoidUntilUs: 0,
-    grantedUs: core.attendedUs, progressUs: core.attendedUs, loadedUs: core.attendedUs, lastUsedUs: core.attendedUs, lastUsedAtUs: core.nowUs,
-    strikes: 0, failedMoves: 0, partialFailed: false, foreignAtGrantBytes: strangersBytes(card), grantRequest: waiter.request, idleBytes: 0, unsettled: false, over: false,
-    recallCommand: null, commands: [], wishes: null, job: null, release: null,
-  };
+  const { generation, model, exclusive, policy, parkable, profiles, request } = waiter;
+  const lease = newLease(core, card, { id: nextLeaseId(core), generation, model, parts: waiter.parts.filter((part) => part.bytes > 0), class: waiter.class, policy, exclusive, parkable, profiles, request });
   enterLease(core, card, lease);
   return lease;
+}
+
+export function nextLeaseId(core: Core): string {
+  return `${core.options.bootId}-l${String(core.nextLease++)}`;
+}
+
+type Named = Pick<Lease, 'id' | 'generation' | 'model' | 'parts' | 'class' | 'policy' | 'exclusive' | 'parkable' | 'profiles'> & {
+  /** The request that it is granted to; null: none of this broker's. */
+  readonly request: number | null;
+};
+
+/** A lease as it begins: granted, nothing charged, nothing there, in no index. */
+export function newLease(core: Core, card: Card, { request, ...named }: Named): Lease {
+  return {
+    ...named, device: card.device, order: core.nextOrder++,
+    charge: newCharge('lease', named.id, card.device, named.generation),
+    state: 'granted', residency: 'absent', growing: false, hostBytes: 0,
+    pinned: core.models.get(named.model)?.pinned ?? named.policy.pinned,
+    residencySeq: -1, useSeq: -1, inFlight: 0, queued: 0, busyUntilUs: 0, avoidUntilUs: 0,
+    grantedUs: core.attendedUs, progressUs: core.attendedUs, loadedUs: core.attendedUs, lastUsedUs: core.attendedUs, lastUsedAtUs: core.nowUs,
+    strikes: 0, failedMoves: 0, partialFailed: false, foreignAtGrantBytes: strangersBytes(card), grantRequest: request, idleBytes: 0, unsettled: false, over: false,
+    recallCommand: null, commands: [], wishes: null, job: null, release: null,
+  };
 }
 
 /** Puts a new lease into every index. */

@@ -1,5 +1,6 @@
 /** `place`: validated, joined to a host at once where there is one, else queued for the floor of a new worker. */
 import { backingOff, backoffRefusal } from './backoff.js';
+import { mayComeBack } from './closed-cards.js';
 import { deny } from './deny.js';
 import { knownFloorBytes } from './available.js';
 import { isBytes, withHeadroom } from './headroom.js';
@@ -56,11 +57,12 @@ function candidates(core: Core, event: PlaceRequested): Card[] | null {
 
 function chosen(core: Core, event: PlaceRequested, cards: readonly Card[]): Card | null {
   const requestedBytes = event.estimateBytes ?? 0;
-  const card = chooseCard(core, { generation: event.generation, model: event.model, engine: event.engine, class: event.class, requestedBytes, device: event.device }, cards);
-  if (card === null) {
+  const best = chooseCard(core, { generation: event.generation, model: event.model, engine: event.engine, class: event.class, requestedBytes, device: event.device }, cards);
+  if (best === null) {
     refuseNever(core, event, cards, requestedBytes);
     return null;
   }
+  const card = mayComeBack(core, event.engine, cards) ?? best;
   const backoff = backingOff(core, event.model, card.device);
   // Where a worker has room it is not queued at all.
   const queues = workerWithRoom(core, card, event.engine) === null;
@@ -95,6 +97,6 @@ function waiterOf(core: Core, event: PlaceRequested, device: string): PlaceWaite
     generation: event.generation, request: event.request, model: event.model, order: core.nextOrder++,
     class: event.class, policy: event.policy, device,
     needBytes: 0, holdBytes: 0, planned: false, skips: 0, triedEpoch: -1, told: null, toldStalled: null, reason: 'queued',
-    engine: event.engine, requestedBytes: event.estimateBytes ?? 0, joined: null,
+    engine: event.engine, requestedBytes: event.estimateBytes ?? 0, wantedDevice: event.device, joined: null,
   };
 }

@@ -8,6 +8,7 @@ import { considerIdle, isIdleWorker } from './idle.js';
 import { setFlux } from './ledger.js';
 import { promise } from './model.js';
 import { capacityBytes } from './need.js';
+import { newProcess } from './new-process.js';
 import { withHeadroom } from './headroom.js';
 import { deny } from './deny.js';
 import { queueLength, dequeue } from './queue.js';
@@ -28,7 +29,7 @@ export interface Placing {
 
 /** Gives a placement to a process that hosts the model, or is promised it, or has room for it; false when there is none. */
 export function joinHost(core: Core, card: Card, waiter: PlaceWaiter): boolean {
-  const process = hostOf(core, waiter, waiter.device) ?? workerWithRoom(core, card, waiter.engine);
+  const process = hostOf(core, waiter, waiter.wantedDevice) ?? workerWithRoom(core, card, waiter.engine);
   if (process === null) return false;
   join(core, waiter, process);
   return true;
@@ -147,13 +148,8 @@ export function tellPlaced(core: Core, waiter: PlaceWaiter, process: Process): v
 
 function spawn(core: Core, card: Card, waiter: PlaceWaiter): Process {
   const generation = `${core.options.bootId}-w${String(core.nextWorker++)}`;
-  const process: Process = {
-    generation, role: 'worker', name: waiter.engine, engine: waiter.engine, devices: [card.device],
-    state: 'spawning', capabilities: null, sessionOpen: false,
-    startedUs: core.attendedUs, lastHeartbeatUs: core.attendedUs,
-    leases: new Set(), models: new Map(), requests: new Set(), joined: new Set(), commands: new Set(), answered: new Set(),
-    startedFor: waiter.generation, endCause: null, endWhenIdle: null,
-  };
+  const process = newProcess(core, { generation, role: 'worker', name: waiter.engine, engine: waiter.engine, devices: [card.device], state: 'spawning' });
+  process.startedFor = waiter.generation;
   core.processes.set(generation, process);
   core.workers.add(generation);
   const seat = chargeFloor(core, card, generation, waiter.engine);
@@ -198,7 +194,7 @@ function judgeCard(core: Core, placing: Placing, card: Card): Choice | null {
   const queuedBytes = queueLength(card) > 0 ? card.holdBytes : 0;
   const spareBytes = free - queuedBytes + leavingBytes(core, card).firmBytes - needBytes;
   const backsOff = backingOff(core, placing.model, card.device) !== null;
-  if (backsOff) return { card, floorBytes, spareBytes, costMs: Number.MAX_VALUE };
+  if (backsOff || card.closedBy.size > 0) return { card, floorBytes, spareBytes, costMs: Number.MAX_VALUE };
   if (spareBytes >= 0) return { card, floorBytes, spareBytes, costMs: 0 };
   const seeker = { generation: placing.generation, model: placing.model, class: placing.class, placing: true };
   const plan = planVictims(core, card, seeker, -spareBytes, false);

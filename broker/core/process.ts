@@ -2,6 +2,7 @@
 import { failed } from './backoff.js';
 import { inMs, msSince } from './clock.js';
 import { isLedgerOnly } from './available.js';
+import { leaveUnreturned, openCards } from './closed-cards.js';
 import { dropReturning, returningKey } from './confirm.js';
 import { deny } from './deny.js';
 import type { CoreEvent } from './events.js';
@@ -11,8 +12,10 @@ import { quarantine } from './ladder.js';
 import { dropCharge, newCharge, seatOf, setAttributed, setCharged, setFlux, setMeasured, setResident } from './ledger.js';
 import { closeLease } from './lease-store.js';
 import { must, mustCard, mustLease } from './must.js';
+import { newProcess } from './new-process.js';
 import { tellPlaced } from './placement.js';
 import { wantSample } from './probe.js';
+import { detach, onReadyAgain, returnOverdue } from './reattach.js';
 import { count, explain, inWords, publish } from './report.js';
 import type { Card, Core, Process, Returning, Seat, Waiter } from './state.js';
 import { leaveSpawning, terminate } from './terminate.js';
@@ -26,13 +29,9 @@ type Of<T extends CoreEvent['type']> = Extract<CoreEvent, { type: T }>;
 
 export function onSessionOpened(core: Core, event: Of<'session_opened'>): void {
   must(!core.processes.has(event.generation), `generation ${event.generation} is new`);
-  core.processes.set(event.generation, {
-    generation: event.generation, role: event.role, name: event.name, engine: null, devices: [],
-    state: 'ready', capabilities: null, sessionOpen: true,
-    startedUs: core.attendedUs, lastHeartbeatUs: core.attendedUs,
-    leases: new Set(), models: new Map(), requests: new Set(), joined: new Set(), commands: new Set(), answered: new Set(),
-    startedFor: null, endCause: null, endWhenIdle: null,
-  });
+  const process = newProcess(core, { generation: event.generation, role: event.role, name: event.name, engine: null, devices: [], state: 'ready' });
+  process.sessionOpen = true;
+  core.processes.set(event.generation, process);
   if (event.role === 'holder') watchHeartbeat(core, event.generation, core.attendedUs);
 }
 
@@ -46,7 +45,8 @@ export function onSessionClosed(core: Core, event: Of<'session_closed'>): void {
     core.processes.delete(event.generation);
     return;
   }
-  if (process.role === 'holder' && holdsNothing(core, process)) {
+  // What one that has not said it yet holds is unknown.
+  if (process.role === 'holder' && !process.returning && holdsNothing(core, process)) {
     // Whatever it takes from now on, it does not take as ours.
     removeProcess(core, process, false);
     return;
@@ -54,6 +54,7 @@ export function onSessionClosed(core: Core, event: Of<'session_closed'>): void {
   if (process.state === 'ending' || process.state === 'quarantined') return;
   core.timers.drop('heartbeat', event.generation);
   publish(core, 'process_suspect', { generation: event.generation, why: event.reason });
+  detach(core, process);
   if (process.role === 'worker') {
     const graceMs = core.options.limits.reattachGraceMs;
     if (graceMs === 0) terminate(core, process, 'session_lost', `its session ended: ${event.reason}`);
@@ -77,6 +78,10 @@ function suspectFor(core: Core, process: Process, ms: number): void {
 
 /** A process without a session has not ended in time: a worker is ended, a holder's bytes are quarantined, never its process killed. */
 export function detachedOverdue(core: Core, process: Process): void {
+  if (process.returning) {
+    returnOverdue(core, process);
+    return;
+  }
   if (process.role === 'worker') {
     terminate(core, process, 'session_lost', 'its session did not come back');
     return;
@@ -87,6 +92,10 @@ export function detachedOverdue(core: Core, process: Process): void {
 
 export function onProcessReady(core: Core, event: Of<'process_ready'>): void {
   const process = core.processes.get(event.generation);
+  if (process?.returning === true && process.sessionOpen && process.role === 'worker' && process.state !== 'ending') {
+    onReadyAgain(core, process, event);
+    return;
+  }
   if (process?.state !== 'spawning') {
     count(core, process === undefined ? 'staleEvents' : 'strayEvents');
     // Ended while it was starting: it is not wanted any more, and what it says that it takes is there until its exit.
@@ -141,7 +150,7 @@ export function onHeartbeat(core: Core, event: Of<'heartbeat'>): void {
   }
   // Looked at when the timer falls due, so that a sign of life costs nothing.
   process.lastHeartbeatUs = core.attendedUs;
-  if (process.role !== 'holder' || process.state !== 'suspect' || !process.sessionOpen) return;
+  if (process.role !== 'holder' || process.state !== 'suspect' || !process.sessionOpen || process.returning) return;
   process.state = 'ready';
   for (const id of process.leases) core.touched.add(id);
 }
@@ -228,6 +237,7 @@ export function onKillUnconfirmed(core: Core, event: Of<'kill_unconfirmed'>): vo
   process.state = 'quarantined';
   for (const card of core.cards.values()) card.ending.delete(event.generation);
   for (const id of [...process.leases]) quarantine(core, mustLease(core, id), event.reason);
+  leaveUnreturned(core, process, event.reason);
   failJoined(core, process, event.reason);
   explain(core, { verdict: 'quarantined', text: `${event.generation} could not be ended: ${event.reason}`, generation: event.generation });
 }
@@ -247,6 +257,7 @@ function removeProcess(core: Core, process: Process, ran: boolean): void {
     card.planEpoch++;
     core.dirty.add(card.device);
   }
+  openCards(core, process);
   dropFloorClaims(core, process.generation);
   for (const command of process.commands) core.commands.delete(command);
   for (const [model] of process.models) {

@@ -76,6 +76,8 @@ function refuseBudget(core: Core, event: BudgetRequested, process: Process, card
 function refuseLease(core: Core, event: BudgetRequested): Refusal | null {
   if (event.lease === null) return null;
   const lease = core.leases.get(event.lease);
+  // Not told of yet: the request waits with its card.
+  if (lease === undefined && core.processes.get(event.generation)?.returning === true) return null;
   if (lease === undefined || lease.device !== event.device || lease.model !== event.model) {
     return { code: 'lease_unknown', details: { lease: event.lease }, text: `there is no lease ${event.lease} of ${event.model} on ${event.device}` };
   }

@@ -68,7 +68,7 @@ function refuse(core: Core, lease: Lease, sumBytes: number): Refusal | null {
   const intoLeaving = leaves && sumBytes > sumOf(lease.parts);
   if (growBytes <= 0 && !intoOvershoot && !intoLeaving) return null;
   const spareBytes = freeBytes === null ? 0 : Math.max(0, freeBytes - card.holdBytes);
-  if (card.lost === null && freeBytes !== null && growBytes <= spareBytes && !intoOvershoot && !leaves) return null;
+  if (card.lost === null && card.closedBy.size === 0 && freeBytes !== null && growBytes <= spareBytes && !intoOvershoot && !leaves) return null;
   return { code: 'resize_denied', details: { model: lease.model, growBytes: String(growBytes), availableBytes: String(spareBytes) }, text: shortageText(core, card, growBytes) };
 }
 

@@ -1,4 +1,5 @@
 /** A card has been read, or could not be. A sample judges only what was there when it was taken. */
+import { isUnannounced, judgeUnannounced } from './closed-cards.js';
 import { confirmReleases, isQuiet } from './confirm.js';
 import type { CoreEvent, ProcessReading } from './events.js';
 import { judge, leasedSeenBytes, seatOf, setReading } from './ledger.js';
@@ -35,7 +36,11 @@ export function onSampled(core: Core, event: Sampled): void {
   takeReadings(core, card, event.usedBytes, card.confirms === 'process' ? event.processes : null);
   const givenBack = judgeCharges(core, card, takenAtUs);
   confirmReleases(core, card, takenAtUs, event.usedBytes);
-  for (const seat of card.seats.values()) judgeSeat(core, card, seat, givenBack.get(seat.generation) ?? 0);
+  for (const seat of [...card.seats.values()]) {
+    const process = core.processes.get(seat.generation);
+    if (isUnannounced(card, process)) judgeUnannounced(core, card, seat, process);
+    else judgeSeat(core, card, seat, givenBack.get(seat.generation) ?? 0);
+  }
   confirmQuarantined(core, card);
   judgeForeign(core, card, takenAtUs, event.usedBytes);
   card.planEpoch++;
@@ -127,7 +132,7 @@ function judgeForeign(core: Core, card: Card, takenAtUs: number, usedBytes: numb
   const foreignBytes = Math.max(0, usedBytes - card.attributedBytes);
   const before = card.foreignBytes ?? 0;
   card.foreignBytes = foreignBytes;
-  const still = card.releasing.size === 0 && card.returning.size === 0 && card.ending.size === 0;
+  const still = card.closedBy.size === 0 && card.releasing.size === 0 && card.returning.size === 0 && card.ending.size === 0;
   if (card.strangersBytes !== null) {
     // Bytes of a process that has just died, its exit not yet heard of, look like a stranger's.
     const certain = card.returning.size === 0 && card.ending.size === 0 && !hasVanished(core, card);

@@ -142,6 +142,9 @@ export interface Card {
   /** Processes being ended whose bytes here will come back. */
   readonly ending: Set<string>;
   spawning: number;
+  /** Processes of an earlier broker that may hold anything here and have not said what: nothing is granted while there is one. */
+  readonly closedBy: Set<string>;
+  closedSinceUs: number;
   /** The lease whose engine is measuring free memory: nothing else loads or is put away here (B13, B14). */
   loadToken: string | null;
   lastMotionAtUs: number;
@@ -255,9 +258,12 @@ export interface Process {
   readonly name: string;
   readonly engine: string | null;
   readonly devices: readonly string[];
-  state: 'spawning' | 'ready' | 'suspect' | 'ending' | 'quarantined';
+  /** `recorded`: it lives by the record of an earlier broker, and has not come back. */
+  state: 'spawning' | 'ready' | 'suspect' | 'recorded' | 'ending' | 'quarantined';
   capabilities: EngineCapabilities | null;
   sessionOpen: boolean;
+  /** It lost its broker, or its connection, and what it holds since then is still to be told. */
+  returning: boolean;
   startedUs: number;
   lastHeartbeatUs: number;
   readonly leases: Set<string>;
@@ -322,6 +328,8 @@ export interface PlaceWaiter extends Asked {
   readonly kind: 'place';
   readonly engine: string;
   readonly requestedBytes: number;
+  /** The card that it asked for; null: whichever. */
+  readonly wantedDevice: string | null;
   /** The process it waits for; null while it waits for the floor. */
   joined: string | null;
 }

@@ -13,6 +13,7 @@ import { must, mustCard } from './must.js';
 import { onPlaceRequested } from './place-request.js';
 import { onFloorMeasured, onHeartbeat, onKillUnconfirmed, onProcessExited, onProcessReady, onSessionClosed, onSessionOpened, onSpawnFailed } from './process.js';
 import { makeGood } from './relief.js';
+import { onProcessRecorded, onProcessResumed } from './reattach.js';
 import { onBudgetRequested, onRequestCancelled } from './request.js';
 import { onResizeRequested } from './resize.js';
 import { onSampled, onSampleFailed } from './sample.js';
@@ -72,6 +73,8 @@ function dispatch(core: Core, event: CoreEvent): void {
     case 'session_opened': onSessionOpened(core, event); return;
     case 'session_closed': onSessionClosed(core, event); return;
     case 'process_ready': onProcessReady(core, event); return;
+    case 'process_recorded': onProcessRecorded(core, event); return;
+    case 'process_resumed': onProcessResumed(core, event); return;
     case 'spawn_failed': onSpawnFailed(core, event); return;
     case 'heartbeat': onHeartbeat(core, event); return;
     case 'floor_measured': onFloorMeasured(core, event); return;

@@ -30,6 +30,7 @@ function cardView(core: Core, card: Card, nowUs: number): CardView {
     missing: card.missing === null ? null : { reading: card.missing.reading, sinceMs: Math.floor((nowUs - card.missing.sinceAtUs) / 1_000) },
     availableBytes: freeBytes === null ? null : freeBytes - card.holdBytes,
     loadToken: card.loadToken,
+    closed: card.closedBy.size === 0 ? null : { sinceMs: msSince(core, card.closedSinceUs), waitsFor: [...card.closedBy] },
   };
 }
 

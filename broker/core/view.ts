@@ -39,6 +39,8 @@ export interface CardView {
   /** What a request could be granted now; negative after an overshoot; null when unknown. */
   readonly availableBytes: number | null;
   readonly loadToken: string | null;
+  /** Nothing is granted there: these processes of an earlier broker have not said what they hold. Null: open. */
+  readonly closed: { readonly sinceMs: number; readonly waitsFor: readonly string[] } | null;
 }
 
 export interface WaiterView {
@@ -58,7 +60,7 @@ export interface ProcessView {
   readonly generation: string;
   readonly role: 'worker' | 'holder' | 'client';
   readonly engine: string | null;
-  readonly state: 'spawning' | 'ready' | 'suspect' | 'ending' | 'quarantined';
+  readonly state: 'spawning' | 'ready' | 'suspect' | 'recorded' | 'ending' | 'quarantined';
   readonly devices: readonly string[];
   readonly floorBytes: number;
 }

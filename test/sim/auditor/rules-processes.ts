@@ -62,6 +62,8 @@ function whyNot(check: Check, process: AuditedProcess, cause: EffectOf<'terminat
     }
     case 'session_lost':
       return process.connected ? 'its session is open' : null;
+    case 'orphaned':
+      return process.connected ? 'it is connected' : null;
     case 'spawn_timeout':
       if (process.state !== 'spawning') return 'it is ready';
       return quietUs < limits.spawnTimeoutMs * 1_000 ? `it was started ${quietUs} us ago` : null;

@@ -1,0 +1,103 @@
+/**
+ * Cards that are closed to grants: a process of an earlier broker may hold any
+ * bytes there and has not said which. Each such process closes its cards by
+ * itself, and opens them when it has come back and said everything, or is gone.
+ */
+import { chargeFloor, floorMeasured } from './floors.js';
+import { isBytes } from './headroom.js';
+import { claimBytesMax, setCharged, setMeasured, setResident } from './ledger.js';
+import { setResidue } from './overshoot.js';
+import { wantSample } from './probe.js';
+import { explain, inWords, publish, count } from './report.js';
+import type { Card, Core, Process, Seat } from './state.js';
+
+/** `floorBytes`: what was charged for it before any model. */
+export function closeCard(core: Core, card: Card, process: Process, floorBytes: number): void {
+  const { generation } = process;
+  const seat = chargeFloor(core, card, generation, process.engine);
+  if (isBytes(floorBytes) && floorBytes <= claimBytesMax(card) && floorBytes > seat.floor.chargedBytes) setCharged(core, seat.floor, floorBytes);
+  setResident(core, seat.floor, seat.floor.chargedBytes);
+  if (card.closedBy.size === 0) card.closedSinceUs = core.attendedUs;
+  card.closedBy.add(generation);
+  core.dirty.add(card.device);
+  publish(core, 'card_closed', { device: card.device, generation });
+  explain(core, { verdict: 'waiting', text: `${card.device} is closed to grants: ${generation}, of an earlier broker, has not said what it holds there`, generation, device: card.device });
+}
+
+/** What was charged of a process while it had said nothing is explained by now: by its leases, and what the driver shows beyond them by its floor, unless it has told that itself. */
+export function explainBytes(core: Core, process: Process): void {
+  for (const card of core.cards.values()) {
+    const seat = card.seats.get(process.generation);
+    if (seat === undefined) continue;
+    setResidue(core, seat, 0);
+    if (seat.readingBytes === null || (process.role === 'worker' && seat.floorSource === 'measured')) continue;
+    const floorBytes = Math.max(0, seat.readingBytes - seat.leasedBytes);
+    seat.floorSource = 'measured';
+    setCharged(core, seat.floor, floorBytes);
+    setMeasured(core, seat.floor, floorBytes);
+  }
+}
+
+/** Nothing that this process holds is unknown any more. What waited for that alone is decided, on whatever card it waits. */
+export function openCards(core: Core, process: Process): void {
+  for (const card of core.cards.values()) {
+    core.dirty.add(card.device);
+    if (card.closedBy.has(process.generation)) openFor(core, card, process);
+  }
+}
+
+function openFor(core: Core, card: Card, process: Process): void {
+  card.closedBy.delete(process.generation);
+  // What was sampled before does not know whose it was.
+  card.lastMotionAtUs = core.nowUs;
+  card.planEpoch++;
+  core.dirty.add(card.device);
+  wantSample(core, card, core.nowUs);
+  if (card.closedBy.size > 0) return;
+  publish(core, 'card_opened', { device: card.device, closedMs: Math.floor((core.attendedUs - card.closedSinceUs) / 1_000) });
+}
+
+/** A process that says nothing and that we may not, or cannot, end: where the driver shows its bytes they are its floor (D7), and the card is known again; elsewhere it stays closed until the end of the process. */
+export function leaveUnreturned(core: Core, process: Process, why: string): void {
+  process.state = 'quarantined';
+  for (const card of core.cards.values()) {
+    if (!card.closedBy.has(process.generation)) continue;
+    const seat = card.seats.get(process.generation);
+    if (seat !== undefined && seat.readingBytes !== null) chargeAsFloor(core, card, seat, process, seat.readingBytes);
+    const bytes = seat?.chargedBytes ?? 0;
+    count(core, 'quarantines');
+    publish(core, 'quarantined', { lease: null, model: null, generation: process.generation, device: card.device, bytes, why });
+    const closed = card.closedBy.has(process.generation) ? 'the card stays closed until it ends' : `${inWords(bytes)} stay charged until it ends`;
+    explain(core, { verdict: 'quarantined', text: `${process.generation} on ${card.device}: ${why}; ${closed}`, generation: process.generation, device: card.device });
+  }
+}
+
+/** Whether what a process takes here is not for its reports to explain: it has made none yet. */
+export function isUnannounced(card: Card, process: Process | undefined): process is Process {
+  return process !== undefined && card.closedBy.has(process.generation);
+}
+
+/** The sample just taken shows what a process takes that has said nothing: charged, and nobody's fault. */
+export function judgeUnannounced(core: Core, card: Card, seat: Seat, process: Process): void {
+  const { readingBytes } = seat;
+  if (readingBytes === null) return;
+  if (process.state === 'quarantined') chargeAsFloor(core, card, seat, process, readingBytes);
+  else setResidue(core, seat, Math.max(0, readingBytes - (seat.chargedBytes - seat.residue.chargedBytes)));
+}
+
+function chargeAsFloor(core: Core, card: Card, seat: Seat, process: Process, readingBytes: number): void {
+  setResidue(core, seat, 0);
+  floorMeasured(core, card, seat, null, readingBytes);
+  openFor(core, card, process);
+}
+
+/** The card of a worker that may host any model of this engine and has not said so: a placement waits for it rather than load a second copy. */
+export function mayComeBack(core: Core, engine: string, cards: readonly Card[]): Card | null {
+  for (const card of cards) {
+    for (const generation of card.closedBy) {
+      const process = core.processes.get(generation);
+      if (process?.state === 'recorded' && process.engine === engine) return card;
+    }
+  }
+  return null;
+}

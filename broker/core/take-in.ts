@@ -1,0 +1,70 @@
+/** Leases that an earlier broker granted go on under their ids, with their charges: what their owner says as what it was granted is a claim, bounded by the card like any. */
+import type { LeaseTerms, ModelState } from '../../protocol/index.js';
+import { chargeFloor } from './floors.js';
+import { isBytes, withHeadroom } from './headroom.js';
+import { claimBytesMax, setCharged, setResident } from './ledger.js';
+import { enterLease, newLease, setState, wasLease } from './lease-store.js';
+import { attachLease } from './model.js';
+import { chargeFor, sumOf } from './need.js';
+import { beginRelease } from './release.js';
+import { count } from './report.js';
+import type { Card, Core, Lease, Process } from './state.js';
+
+/** One model of a process that this broker does not know yet. Null: there is no such lease to go on with. */
+export function takeIn(core: Core, process: Process, state: ModelState): Lease | null {
+  if (state.lease === null || state.state === 'absent' || !isFree(core, state.lease) || !isBytes(state.residentBytes)) return null;
+  const card = core.cards.get(state.device ?? process.devices[0] ?? '');
+  // A worker has no way to a card that it cannot see.
+  if (card === undefined || (process.role === 'worker' && !process.devices.includes(card.device))) return null;
+  if (core.leases.size >= core.options.limits.leasesMax) return null;
+  chargeFloor(core, card, process.generation, process.engine);
+  const terms = believableTerms(card, state);
+  const lease = leaseUnder(core, card, process, state, state.lease, terms);
+  enterLease(core, card, lease);
+  attachLease(core, process, lease);
+  setCharged(core, lease.charge, state.state === 'parked' ? state.residentBytes : Math.max(terms.chargedBytes, state.residentBytes));
+  setResident(core, lease.charge, state.residentBytes);
+  settleAs(core, card, lease, state);
+  count(core, 'leasesTakenIn');
+  return lease;
+}
+
+/** A name that nobody has, and that this broker will never give. */
+function isFree(core: Core, lease: string): boolean {
+  return !core.leases.has(lease) && (!lease.startsWith(`${core.options.bootId}-`) || wasLease(core, lease));
+}
+
+/** Who does not say as what it was granted, or says what cannot be, is taken at what it has, with the headroom that any lease has. */
+function believableTerms(card: Card, { terms, residentBytes }: ModelState): LeaseTerms {
+  const isPossible = terms !== undefined && isBytes(terms.chargedBytes) && sumOf(terms.parts) <= claimBytesMax(card) && terms.chargedBytes <= withHeadroom(claimBytesMax(card));
+  if (isPossible) return terms;
+  return {
+    chargedBytes: chargeFor(residentBytes, false),
+    parts: [{ name: 'announced', kind: 'other', bytes: residentBytes, upFront: true }],
+    class: terms?.class ?? 'normal', policy: terms?.policy ?? { ttlMs: null, pinned: false, exclusive: false },
+  };
+}
+
+function leaseUnder(core: Core, card: Card, process: Process, state: ModelState, id: string, terms: LeaseTerms): Lease {
+  return {
+    ...newLease(core, card, {
+      id, generation: process.generation, model: state.model, parts: terms.parts.filter((part) => part.bytes > 0), class: terms.class, policy: terms.policy,
+      exclusive: terms.policy.exclusive && terms.chargedBytes < withHeadroom(sumOf(terms.parts)),
+      parkable: state.parkable, profiles: process.capabilities?.profilesFreeMemory ?? false, request: null,
+    }),
+    residency: state.state, hostBytes: state.hostBytes, inFlight: state.inFlight,
+  };
+}
+
+/** The state that its owner's word for it means. One that is leaving leaves, and is watched like any other. */
+function settleAs(core: Core, card: Card, lease: Lease, { state }: ModelState): void {
+  if (state === 'loading' || state === 'resuming') {
+    setState(core, lease, 'loading');
+    if (lease.profiles) card.loadToken ??= lease.id;
+    return;
+  }
+  setState(core, lease, state === 'parked' ? 'parked' : 'resident');
+  if (state !== 'parking' && state !== 'unloading') return;
+  const parks = state === 'parking';
+  beginRelease(core, lease, { leftBytes: 0, toChargedBytes: 0, then: parks ? 'parked' : 'closed', rung: parks ? 'park' : 'unload', cause: 'reported' });
+}

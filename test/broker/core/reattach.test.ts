@@ -1,0 +1,327 @@
+/** A broker that starts where an earlier one died: cards closed to grants, leases taken in as they stand, orphans ended, holders never. */
+import t from 'tap';
+import type { LeaseTerms, ModelState } from '../../../protocol/index.js';
+import { all, card0, context, GiB, MiB, only, plusTenth, Stage, weights, type CardOptions } from './harness.js';
+
+const worker = 'old-w1';
+const holder = 'old-s4';
+const graceMs = 30_000;
+const card1 = 'GPU-1';
+
+/** A new broker that has read its records, with the truth of the card that the dead one left. */
+function restarted(options: { readonly recorded?: readonly ('worker' | 'holder')[]; readonly card?: CardOptions; readonly heldBytes?: number; readonly graceMs?: number } = {}): Stage {
+  const stage = new Stage({ limits: { reattachGraceMs: options.graceMs ?? graceMs } });
+  stage.card(card0, options.card ?? {});
+  for (const role of options.recorded ?? ['worker']) {
+    const generation = role === 'worker' ? worker : holder;
+    if (options.heldBytes !== undefined) stage.take(generation, options.heldBytes);
+    stage.send({ type: 'process_recorded', generation, role, name: role, engine: role === 'worker' ? 'llama' : null, devices: [card0], floors: [] });
+  }
+  stage.sample();
+  return stage;
+}
+
+function terms(bytes: number, changes: Partial<LeaseTerms> = {}): LeaseTerms {
+  return { chargedBytes: plusTenth(bytes), parts: [weights(bytes)], class: 'normal', policy: { ttlMs: null, pinned: false, exclusive: false }, ...changes };
+}
+
+function held(bytes: number, changes: Partial<ModelState> = {}): ModelState {
+  return { model: 'tales', lease: 'old-l7', device: card0, state: 'resident', residentBytes: bytes, hostBytes: 0, inFlight: 0, parkable: false, terms: terms(bytes), ...changes };
+}
+
+function comesBack(stage: Stage, generation = worker, floorBytes = 0): ReturnType<Stage['send']> {
+  const resumed = stage.send({ type: 'process_resumed', generation });
+  if (generation === holder) return resumed;
+  return stage.send({ type: 'process_ready', generation, capabilities: { park: true, partial: false, embed: false, profilesFreeMemory: false }, floors: [{ device: card0, bytes: floorBytes }] });
+}
+
+function announces(stage: Stage, models: readonly ModelState[], generation = worker): ReturnType<Stage['send']> {
+  return stage.send({ type: 'models_announced', generation, seq: 1, models });
+}
+
+t.test('a card is closed to grants until every recorded process that could touch it has said what it holds', async (t) => {
+  const stage = restarted({ recorded: ['worker', 'holder'] });
+  stage.card(card1);
+  stage.sample(card1);
+  t.strictSame(stage.cardView().closed?.waitsFor, [worker, holder]);
+  t.equal(stage.cardView(card1).closed, null, 'a card that none of them could touch is open');
+  const other = stage.worker({ device: card1 });
+  t.equal(all(stage.ask(other, 'sums', GiB, { device: card1 }).effects, 'grant').length, 1);
+
+  const app = stage.session('holder');
+  const asked = stage.ask(app, 'sums', GiB);
+  t.equal(all(asked.effects, 'grant').length, 0);
+  t.match(only(asked.effects, 'wait').reason, /closed to grants until old-w1, old-s4/, 'the requester is told why');
+  t.match(asked.effects.find((effect) => effect.type === 'explain' && effect.record.verdict === 'waiting'), { record: { text: /closed to grants/ } });
+
+  t.equal(all(stage.send({ type: 'process_resumed', generation: worker }), 'grant').length, 0, 'not when one has attached');
+  const ready = comesBack(stage);
+  t.equal(only(ready, 'list_models').generation, worker, 'it is asked for everything');
+  t.equal(all(ready, 'grant').length, 0, 'not when it is ready');
+  t.equal(all(announces(stage, []), 'grant').length, 0, 'not while another is away');
+  t.strictSame(stage.cardView().closed?.waitsFor, [holder]);
+  comesBack(stage, holder);
+  t.equal(only(announces(stage, [], holder), 'grant').lease, 'boot-l2', 'when the last has said everything');
+  t.equal(stage.cardView().closed, null);
+  t.strictSame([stage.counter('recorded'), stage.counter('reattached')], [2, 2]);
+});
+
+t.test('a request that waits for a closed card ends by its deadline, with that as the reason', async (t) => {
+  const stage = restarted({ graceMs: 600_000 });
+  const app = stage.session('holder');
+  stage.ask(app, 'sums', GiB, { deadlineMs: 1_000 });
+  const denied = only(stage.pass(1_500), 'deny');
+  t.equal(denied.code, 'deadline_passed');
+  t.match(denied.details['reason'], /closed to grants/);
+});
+
+t.test('a lease is taken in under its id, with its parts and its charge, and goes on', async (t) => {
+  const stage = restarted({ heldBytes: 10 * GiB });
+  comesBack(stage);
+  announces(stage, [held(10 * GiB, { inFlight: 2, terms: terms(10 * GiB, { parts: [weights(9 * GiB), context(GiB)], class: 'interactive', policy: { ttlMs: 60_000, pinned: true, exclusive: false } }) })]);
+  t.match(stage.lease('old-l7'), { generation: worker, model: 'tales', state: 'resident', chargedBytes: plusTenth(10 * GiB), residentBytes: 10 * GiB, inFlight: 2, pinned: true, parts: [{ name: 'weights' }, { name: 'context:1' }] });
+  stage.sample();
+  t.equal(stage.chargedBytes(), plusTenth(10 * GiB), 'and nothing of it is charged twice');
+  t.equal(stage.cardView().foreignBytes, 0);
+
+  stage.use(worker, 'old-l7', 0);
+  const asked = stage.ask(worker, 'tales', GiB, { lease: 'old-l7', parts: [context(GiB, 'context:2')] });
+  t.equal(only(asked.effects, 'grant').lease, 'old-l7', 'it is extended like any other');
+  t.equal(only(stage.send({ type: 'evict_requested', generation: stage.session(), request: 1, model: 'tales', target: 'none', deadlineMs: 1_000 }), 'fail').code, 'pinned', 'its pin is kept');
+  t.equal(stage.granted(stage.session('holder'), 'sums', GiB), 'boot-l1', 'new leases have names of the new broker');
+});
+
+t.test('a placement waits for a worker that may have the model, and finds it there', async (t) => {
+  const stage = restarted({ heldBytes: 4 * GiB });
+  stage.card(card1);
+  stage.sample(card1);
+  const client = stage.session();
+  t.equal(all(stage.place(client, 'tales').effects, 'spawn').length, 0, 'no second copy is loaded on the card that is open');
+  comesBack(stage);
+  t.equal(only(announces(stage, [held(4 * GiB)]), 'placed').worker, worker);
+  t.equal(all(stage.effects, 'spawn').length, 0);
+  t.equal(stage.counter('loads'), 0);
+});
+
+t.test('each state of a model comes back as what it is', async (t) => {
+  await t.test('loading: all that was granted stays charged, and the load is bounded', async (t) => {
+    const stage = restarted({ heldBytes: GiB });
+    comesBack(stage);
+    announces(stage, [held(GiB, { state: 'loading', terms: terms(8 * GiB) })]);
+    t.match(stage.lease('old-l7'), { state: 'loading', chargedBytes: plusTenth(8 * GiB), residentBytes: GiB });
+    stage.sample();
+    t.equal(all(stage.ask(stage.session('holder'), 'sums', 20 * GiB, { deadlineMs: 1_000 }).effects, 'grant').length, 0, 'nobody gets what it may still take');
+    stage.take(worker, 7 * GiB);
+    stage.report(worker, 'old-l7', 'resident', 8 * GiB, { parts: [weights(8 * GiB)], loadMs: 900 });
+    t.match(stage.lease('old-l7'), { state: 'resident', chargedBytes: plusTenth(8 * GiB) });
+  });
+  await t.test('parked: its lease is kept, though nothing of it is on the card', async (t) => {
+    const stage = restarted();
+    comesBack(stage);
+    announces(stage, [held(0, { state: 'parked', hostBytes: 4 * GiB, parkable: true, terms: terms(4 * GiB) })]);
+    t.match(stage.lease('old-l7'), { state: 'parked', chargedBytes: 0, hostBytes: 4 * GiB });
+    stage.sample();
+    t.equal(only(stage.ask(worker, 'tales', 4 * GiB, { lease: 'old-l7' }).effects, 'grant').lease, 'old-l7', 'and it comes back under it');
+  });
+  await t.test('unloading: its bytes are leaving, and free when they are seen gone', async (t) => {
+    const stage = restarted({ heldBytes: 4 * GiB });
+    comesBack(stage);
+    announces(stage, [held(4 * GiB, { state: 'unloading' })]);
+    t.match(stage.lease('old-l7'), { state: 'releasing', chargedBytes: 4 * GiB });
+    stage.take(worker, -4 * GiB);
+    stage.release(worker, 'old-l7');
+    stage.sample();
+    t.equal(stage.lease('old-l7'), undefined);
+    t.equal(stage.chargedBytes(), 0);
+  });
+  await t.test('what it holds without a lease is charged, and put away', async (t) => {
+    const stage = restarted({ heldBytes: 4 * GiB });
+    comesBack(stage);
+    const effects = announces(stage, [held(4 * GiB, { lease: null })]);
+    t.equal(stage.chargedBytes(), 4 * GiB);
+    t.equal(only(effects, 'move').target, 'none');
+  });
+});
+
+t.test('a worker that is not back in time is ended as an orphan; its bytes return by measurement', async (t) => {
+  const stage = restarted({ heldBytes: 6 * GiB });
+  t.equal(stage.chargedBytes(), 6 * GiB, 'what the driver shows of it is charged meanwhile');
+  t.equal(stage.counter('overshoots'), 0, 'and is nobody’s fault');
+  const app = stage.session('holder');
+  stage.ask(app, 'sums', 20 * GiB, { deadlineMs: 100_000 });
+  t.strictSame(all(stage.pass(graceMs - 1_000), 'terminate'), []);
+  t.match(only(stage.pass(2_000), 'terminate'), { generation: worker, cause: 'orphaned' });
+  t.ok(stage.cardView().closed, 'the card stays closed until its end is confirmed');
+  t.equal(all(stage.exit(worker, { keepsBytes: true }), 'grant').length, 0);
+  t.equal(stage.cardView().returningBytes, 6 * GiB);
+  t.equal(stage.cardView().closed, null);
+  stage.take(worker, -6 * GiB);
+  t.equal(all([...stage.sample(), ...stage.pass(1_000)], 'grant').length, 1);
+});
+
+t.test('with a grace of 0 nothing is waited for', async (t) => {
+  const stage = restarted({ graceMs: 0 });
+  t.match(only(stage.pass(250), 'terminate'), { generation: worker, cause: 'orphaned' });
+});
+
+t.test('a worker that is back and does not say what it holds is ended, too', async (t) => {
+  const stage = restarted();
+  comesBack(stage);
+  const beats = stage.pass(29_000, { beats: false }).filter((effect) => effect.type === 'terminate');
+  t.match(beats[0], { cause: 'silent' }, 'silent, it ends by its heartbeats');
+  const other = restarted();
+  comesBack(other);
+  for (let passed = 0; passed < 32_000; passed += 1_000) {
+    other.send({ type: 'heartbeat', generation: worker, reserved: [] });
+    other.pass(1_000);
+  }
+  t.match(only(other.effects, 'terminate'), { generation: worker, cause: 'orphaned' });
+});
+
+t.test('D7: a holder is never ended: what the driver shows of it becomes its floor, and the card opens', async (t) => {
+  const stage = restarted({ recorded: ['holder'], heldBytes: 5 * GiB });
+  const app = stage.session('holder');
+  stage.ask(app, 'sums', 10 * GiB, { deadlineMs: 100_000 });
+  const passed = stage.pass(graceMs + 1_000);
+  t.strictSame(all(passed, 'terminate'), []);
+  t.equal(all(passed, 'grant').length, 1);
+  t.match(stage.cardView(), { closed: null, floorBytes: 5 * GiB, residueBytes: 0 });
+  stage.take(holder, GiB);
+  stage.sample();
+  t.equal(stage.cardView().floorBytes, 6 * GiB, 'and follows it');
+
+  comesBack(stage, holder);
+  announces(stage, [held(6 * GiB)], holder);
+  t.match(stage.lease('old-l7'), { generation: holder, chargedBytes: plusTenth(6 * GiB) }, 'late as it is, it comes back to its lease');
+  stage.sample();
+  t.equal(stage.cardView().floorBytes, 0, 'and its floor is what its leases do not explain');
+});
+
+t.test('D7: where the driver shows no process, the card of a holder that does not come back stays closed until it ends', async (t) => {
+  const stage = restarted({ recorded: ['holder'], heldBytes: 5 * GiB, card: { confirms: 'total' } });
+  const app = stage.session('holder');
+  stage.ask(app, 'sums', GiB, { deadlineMs: 200_000 });
+  t.strictSame(all(stage.pass(graceMs * 3), 'grant'), []);
+  t.strictSame(stage.cardView().closed?.waitsFor, [holder]);
+  t.match(stage.view().processes.find(({ generation }) => generation === holder), { state: 'quarantined' });
+  const effects = [...stage.exit(holder), ...stage.sample(), ...stage.pass(1_000)];
+  t.equal(all(effects, 'grant').length, 1);
+});
+
+t.test('a recorded process that is gone opens its cards at once', async (t) => {
+  const stage = restarted();
+  const app = stage.session('holder');
+  stage.ask(app, 'sums', GiB);
+  t.equal(all([...stage.exit(worker), ...stage.sample()], 'grant').length, 1);
+  t.equal(all(stage.send({ type: 'process_resumed', generation: worker }), 'list_models').length, 0, 'and does not come back from the dead');
+});
+
+t.test('a connection that is lost and found again costs a worker nothing', async (t) => {
+  const stage = new Stage({ limits: { reattachGraceMs: graceMs } });
+  stage.card();
+  const own = stage.worker();
+  const lease = stage.resident(own, 'tales', 4 * GiB);
+  const app = stage.session('holder');
+  stage.pass(3_000);
+  const order = only([...stage.ask(app, 'sums', 20 * GiB).effects, ...stage.pass(1_000)], 'move');
+  const lost = stage.send({ type: 'session_closed', generation: own, reason: 'connection reset' });
+  t.strictSame(all(lost, 'terminate'), []);
+  t.strictSame(all(stage.pass(12_000), 'terminate'), [], 'nobody is blamed for an answer that cannot come');
+  t.match(stage.lease(lease), { state: 'resident', chargedBytes: plusTenth(4 * GiB) });
+  stage.send({ type: 'process_resumed', generation: own });
+  stage.ready(own);
+  const back = announces(stage, [held(4 * GiB, { lease })], own);
+  t.match(stage.view().processes.find(({ generation }) => generation === own), { state: 'ready' });
+  const again = only([...back, ...stage.pass(1_000)], 'move');
+  t.not(again.command, order.command, 'what was asked of it is asked anew');
+  stage.answer(order, { kind: 'done', target: 'none', freedBytes: 4 * GiB, residentBytes: 0, hostBytes: 0 });
+  t.match(stage.lease(lease), { state: 'resident' }, 'an answer to the old one is an answer to nothing');
+  const freed = stage.obey(again);
+  t.equal(all([...freed, ...stage.sample()], 'grant').length, 1);
+});
+
+t.test('a connection that is not found again ends the worker', async (t) => {
+  const stage = new Stage({ limits: { reattachGraceMs: graceMs } });
+  stage.card();
+  const own = stage.worker();
+  stage.resident(own, 'tales', 4 * GiB);
+  stage.send({ type: 'session_closed', generation: own, reason: 'connection reset' });
+  t.match(only(stage.pass(graceMs + 500), 'terminate'), { generation: own, cause: 'session_lost' });
+});
+
+t.test('what was finished, or lost, on the way back is told and taken in', async (t) => {
+  const stage = new Stage({ limits: { reattachGraceMs: graceMs } });
+  stage.card();
+  const own = stage.worker();
+  const granted = stage.granted(own, 'tales', 4 * GiB);
+  stage.send({ type: 'session_closed', generation: own, reason: 'connection reset' });
+  t.strictSame(all(stage.pass(25_000), 'recall'), [], 'nobody is asked who cannot answer');
+  stage.send({ type: 'process_resumed', generation: own });
+  stage.ready(own);
+  announces(stage, [], own);
+  const recalled = only(stage.pass(11_000), 'recall');
+  stage.send({ type: 'recall_answered', generation: own, command: recalled.command, lease: granted, begun: false });
+  t.equal(stage.chargedBytes(), 0, 'a grant that was lost with the connection is void');
+
+  const lease = stage.resident(own, 'sums', 4 * GiB);
+  stage.send({ type: 'session_closed', generation: own, reason: 'connection reset' });
+  stage.take(own, -4 * GiB);
+  stage.send({ type: 'process_resumed', generation: own });
+  stage.ready(own);
+  announces(stage, [], own);
+  stage.sample();
+  t.equal(stage.lease(lease), undefined, 'a model that left meanwhile is gone when it is seen gone');
+});
+
+t.test('what comes back is a claim, and bounded like any', async (t) => {
+  await t.test('a lease that another has, or a name that this broker will give, is not taken', async (t) => {
+    const stage = restarted({ recorded: ['worker', 'holder'], heldBytes: GiB });
+    comesBack(stage);
+    announces(stage, [held(GiB), held(MiB, { model: 'twin' })]);
+    t.equal(stage.lease('old-l7')?.model, 'tales');
+    t.equal(stage.view().leases.length, 2, 'the second of one name is taken for bytes without a lease');
+    comesBack(stage, holder);
+    announces(stage, [held(GiB, { model: 'theirs' }), held(GiB, { model: 'future', lease: 'boot-l9' })], holder);
+    t.equal(stage.lease('old-l7')?.generation, worker, 'and stays with who had it first');
+    t.equal(stage.lease('boot-l9'), undefined);
+    t.equal(stage.chargedBytes(), plusTenth(GiB) + MiB + 2 * GiB, 'their bytes are charged all the same');
+  });
+  await t.test('a charge beyond the card, or parts that are no sizes, count as what is there', async (t) => {
+    const stage = restarted({ heldBytes: GiB });
+    comesBack(stage);
+    announces(stage, [
+      held(GiB, { terms: terms(GiB, { chargedBytes: Number.MAX_SAFE_INTEGER }) }),
+      held(0, { model: 'b', lease: 'old-l8', state: 'loading', terms: terms(0, { chargedBytes: 0, parts: [weights(Number.MAX_SAFE_INTEGER), context(Number.MAX_SAFE_INTEGER)] }) }),
+    ]);
+    t.equal(stage.lease('old-l7')?.chargedBytes, plusTenth(GiB));
+    t.equal(stage.lease('old-l8')?.chargedBytes, 0);
+  });
+  await t.test('a card that the worker cannot see gives it nothing', async (t) => {
+    const stage = restarted();
+    stage.card(card1);
+    comesBack(stage);
+    announces(stage, [held(GiB, { device: card1 })]);
+    t.equal(stage.lease('old-l7'), undefined);
+  });
+  await t.test('a record twice, or with a floor beyond the card, is taken once and without it', async (t) => {
+    const stage = restarted();
+    stage.send({ type: 'process_recorded', generation: worker, role: 'worker', name: 'twice', engine: 'llama', devices: [card0], floors: [] });
+    t.equal(stage.counter('strayEvents'), 1);
+    stage.send({ type: 'process_recorded', generation: 'old-w2', role: 'worker', name: 'w', engine: 'llama', devices: [card0, 'GPU-gone'], floors: [{ device: card0, bytes: 2 ** 52 }] });
+    t.equal(stage.chargedBytes(), 0);
+  });
+  await t.test('a residency report before the whole is told is acknowledged, and decides nothing', async (t) => {
+    const stage = restarted({ heldBytes: GiB });
+    comesBack(stage);
+    t.equal(all(stage.report(worker, 'old-l7', 'resident', GiB), 'acknowledge').length, 1);
+    t.equal(stage.lease('old-l7'), undefined);
+  });
+  await t.test('a request that extends a lease not yet told of waits for it', async (t) => {
+    const stage = restarted();
+    comesBack(stage);
+    const asked = stage.ask(worker, 'tales', 4 * GiB, { lease: 'old-l7', parkable: true });
+    t.equal(all(asked.effects, 'deny').length, 0);
+    const back = announces(stage, [held(0, { state: 'parked', hostBytes: 4 * GiB, parkable: true, terms: terms(4 * GiB) })]);
+    t.equal(only([...back, ...stage.sample()], 'grant').lease, 'old-l7');
+  });
+});
