@@ -1,7 +1,9 @@
 /**
- * What a guard runs (D37). It reads from its stdin, whose other end only the broker holds: first the token, then
- * `group <pid> <start time>` once the worker lives, `done` once it is gone. An end of file means that the broker died,
- * however it died; then everything of that worker is killed. The token comes by stdin, so no argument list shows it.
+ * What a guard runs (D37). It reads from its stdin, whose other end only the broker holds: first the token and the
+ * grace in milliseconds, then `group <pid> <start time>` once the worker lives, `done` once it is gone. An end of file
+ * means that the broker died, however it died. The worker then has the grace to find the next broker, which sets a guard
+ * of its own and ends this one; after it, or as soon as the worker has ended, everything of that worker is killed. The
+ * token comes by stdin, so no argument list shows it.
  *
  * It looks until it has found nothing three times: a process caught between fork and exec shows itself only after it.
  * `ours`: a group's number may be somebody else's once all of it has ended, so its leader's start time is compared (B88).
@@ -10,7 +12,7 @@
  */
 const linuxScript = `
 trap '' HUP INT TERM
-IFS= read -r token || exit 0
+IFS= read -r token && IFS= read -r grace || exit 0
 group= start=
 while read -r word one two; do
   case $word in
@@ -24,6 +26,13 @@ ours() {
   line=$(cat "/proc/$group/stat" 2>/dev/null) || return 0
   set -- \${line##*) }
   [ "\${20}" = "$start" ]
+}
+
+leads() {
+  [ -n "$group" ] || return 1
+  { IFS= read -r line < "/proc/$group/stat"; } 2>/dev/null || return 1
+  set -- \${line##*) }
+  [ "$1" != Z ] && [ "\${20}" = "$start" ]
 }
 
 by_session() {
@@ -40,6 +49,12 @@ by_token() {
     kill -s KILL "\${pid%/environ}" 2>/dev/null && found=1
   done
 }
+
+waited=0
+while [ $waited -lt "$grace" ] && leads; do
+  sleep 0.2
+  waited=$((waited + 200))
+done
 
 rounds=0 quiet=0
 while [ $quiet -lt 3 ] && [ $rounds -lt 100 ]; do
@@ -58,7 +73,7 @@ done
 /** Without /proc the worker's group is all that can be found; whatever has left it lives on. */
 const groupScript = `
 trap '' HUP INT TERM
-IFS= read -r token || exit 0
+IFS= read -r token && IFS= read -r grace || exit 0
 group=
 while read -r word one two; do
   case $word in
@@ -66,7 +81,13 @@ while read -r word one two; do
     done) exit 0 ;;
   esac
 done
-[ -n "$group" ] && kill -s KILL -- "-$group" 2>/dev/null
+[ -n "$group" ] || exit 0
+waited=0
+while [ $waited -lt "$grace" ] && kill -s 0 "$group" 2>/dev/null; do
+  sleep 0.2
+  waited=$((waited + 200))
+done
+kill -s KILL -- "-$group" 2>/dev/null
 `;
 
 /** The script for a platform; null where there is no shell to run one. */

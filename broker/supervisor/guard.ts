@@ -1,7 +1,8 @@
-/** The guard of one worker: a small shell outside our process group that outlives us by the moment it needs to end the worker's tree. */
+/** The guard of one worker: a small shell outside our process group that outlives us by the worker's grace, and the moment it needs to end the worker's tree. */
 import { spawn, type ChildProcess, type SpawnOptions } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { guardScript } from './guard-script.js';
-import { isShortage } from './process-table.js';
+import { isShortage, type ProcessTable } from './process-table.js';
 import type { ProcessIdentity } from './types.js';
 
 /** A guard that somebody kills is replaced this many times. */
@@ -9,12 +10,22 @@ const replacementsMax = 5;
 /** Told `done`, a guard ends at once; past this it is killed. */
 const dismissTimeoutMs = 2_000;
 
+/** Names the worker that a guard guards, in the guard's own environment: by it another broker knows that it ends a guard and nothing else. */
+export const guardName = 'LEASEHOLD_GUARD';
+
 export interface GuardOptions {
   readonly token: string;
+  /** How long the worker may live on without its broker. */
+  readonly graceMs: number;
   readonly platform?: NodeJS.Platform;
   readonly shell?: string;
   /** A guard ended that should not have; it has been replaced, or (false) could not be. */
   readonly onLost: (replaced: boolean) => void;
+}
+
+/** What says whose guard it is without telling the token. */
+export function guardMark(token: string): string {
+  return createHash('sha256').update(token).digest('hex');
 }
 
 export class Guard {
@@ -48,7 +59,7 @@ export class Guard {
     if (child?.pid === undefined || child.stdin === null) return false;
     this.#child = child;
     child.once('exit', () => this.#ended(child));
-    child.stdin.write(`${this.#options.token}\n`);
+    child.stdin.write(`${this.#options.token}\n${String(this.#options.graceMs)}\n`);
     if (this.#group !== null) this.#tellGroup(this.#group);
     // It lives for our sake, not we for its.
     child.unref();
@@ -61,8 +72,8 @@ export class Guard {
       stdio: ['pipe', 'ignore', 'ignore'],
       // A session of its own: what is sent to our group, or a closing terminal, does not reach it.
       detached: true,
-      // Nothing of ours but the way to its tools; above all no token, by which it would find itself.
-      env: { PATH: process.env['PATH'] ?? '/usr/bin:/bin' },
+      // Nothing of ours but the way to its tools; above all no LEASEHOLD_TOKEN, by which it would find itself.
+      env: { PATH: process.env['PATH'] ?? '/usr/bin:/bin', [guardName]: guardMark(this.#options.token) },
     };
     try {
       return spawn(this.#options.shell ?? '/bin/sh', ['-c', script], options);
@@ -70,6 +81,11 @@ export class Guard {
       if (!isShortage(error)) throw error;
       return null;
     }
+  }
+
+  /** Pid and start time, by which another broker finds it; null where there is none. */
+  identity(table: Pick<ProcessTable, 'startTime'>): ProcessIdentity | null {
+    return this.pid === null ? null : { pid: this.pid, startTime: table.startTime(this.pid) };
   }
 
   /** The worker lives: its group, and the start time by which that number is known to be its own. */

@@ -31,7 +31,11 @@ export function parseStat(text: string): Stat | null {
 
 /** The token in an environment block: names and values parted by NUL. */
 export function parseToken(environ: Buffer): string | null {
-  const name = `${tokenName}=`;
+  return parseVariable(environ, tokenName);
+}
+
+function parseVariable(environ: Buffer, variable: string): string | null {
+  const name = `${variable}=`;
   for (let at = environ.indexOf(name); at !== -1; at = environ.indexOf(name, at + 1)) {
     if (at !== 0 && environ[at - 1] !== 0) continue;
     const end = environ.indexOf(0, at);
@@ -84,6 +88,10 @@ export class LinuxProcessTable implements ProcessTable {
 
   startTime(pid: number): string | null {
     return unlessShort(() => this.#stat(pid)?.startTime ?? null, () => null);
+  }
+
+  variable(pid: number, name: string): string | null {
+    return unlessShort(() => unlessGone(() => parseVariable(readFileSync(`${this.#root}/${pid}/environ`), name)), () => null);
   }
 
   signal(pid: number, signal: NodeJS.Signals): SignalOutcome {

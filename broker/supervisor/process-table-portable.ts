@@ -22,6 +22,10 @@ export class PortableProcessTable implements ProcessTable {
     return null;
   }
 
+  variable(): string | null {
+    return null;
+  }
+
   signal(pid: number, signal: NodeJS.Signals): SignalOutcome {
     return sendSignal(pid, signal);
   }

@@ -25,6 +25,8 @@ export interface ProcessTable {
   find(pid: number): ProcessIdentity | null;
   /** The start time of a process, dead or alive, that has not been reaped; null when it is not known. */
   startTime(pid: number): string | null;
+  /** A variable in the environment that a living process was started with; null: it has none, or is not ours to look into. */
+  variable(pid: number, name: string): string | null;
   signal(pid: number, signal: NodeJS.Signals): SignalOutcome;
   signalGroup(group: number, signal: NodeJS.Signals): SignalOutcome;
 }

@@ -1,12 +1,14 @@
 /** The supervisor: worker processes by generation, watched holders, and the clean end of all of them. */
 import { randomBytes } from 'node:crypto';
 import { LeaseholdError, defaultLimits, type Limits } from '../../protocol/index.js';
+import { AdoptedProcess, findLeader } from './adopted-process.js';
 import { processTable } from './platform.js';
 import type { ProcessTable } from './process-table.js';
 import { Sweeper } from './sweeper.js';
-import type { ProcessIdentity, SpawnRequest, Supervisor, SupervisorHandlers } from './types.js';
+import type { AdoptRequest, ProcessIdentity, SpawnRequest, Supervisor, SupervisorHandlers } from './types.js';
 import { Watcher } from './watcher.js';
-import { WorkerProcess, type ProcessLimits } from './worker-process.js';
+import type { LadderSetup, ProcessLadder, ProcessLimits } from './process-ladder.js';
+import { WorkerProcess } from './worker-process.js';
 
 export interface SupervisorOptions {
   readonly limits?: Partial<Limits>;
@@ -36,6 +38,9 @@ interface Trees {
   readonly listed: ReadonlySet<number> | null;
 }
 
+/** How often processes of an earlier broker are looked at: one small read each. */
+const leadersIntervalMs = 100;
+
 export function createSupervisor(handlers: SupervisorHandlers, options: SupervisorOptions = {}): Supervisor {
   return new ProcessSupervisor(handlers, options);
 }
@@ -47,7 +52,9 @@ class ProcessSupervisor implements Supervisor {
   readonly #table: ProcessTable;
   readonly #sweeper: Sweeper;
   readonly #watcher: Watcher;
-  readonly #processes = new Map<string, WorkerProcess>();
+  /** Looks at leaders that are not our children. */
+  readonly #leaders: Watcher;
+  readonly #processes = new Map<string, ProcessLadder>();
   /** Everything that close() must see end; a process stays here until its guard is gone too. */
   readonly #open = new Set<Promise<void>>();
   readonly #used = new Set<string>();
@@ -63,6 +70,10 @@ class ProcessSupervisor implements Supervisor {
     this.#limits = { ...defaultLimits, outputLinesPerSecondMax: options.outputLinesPerSecondMax ?? 1_000, ...options.limits };
     this.#table = options.table ?? processTable();
     this.#sweeper = new Sweeper(this.#table);
+    this.#leaders = new Watcher(this.#table, leadersIntervalMs, (generation) => {
+      const known = this.#processes.get(generation);
+      if (known instanceof AdoptedProcess) known.ended();
+    });
     this.#watcher = new Watcher(this.#table, options.watchIntervalMs ?? 500, (generation) => {
       handlers.onExited(generation, { exitCode: null, signal: null, how: 'gone', lastLines: [], reaped: [] });
     });
@@ -73,22 +84,44 @@ class ProcessSupervisor implements Supervisor {
     // A generation is one start of one process: two would share a name in the ledger.
     if (this.#used.has(request.generation)) throw new LeaseholdError('internal', { reason: `generation ${request.generation} was started before` });
     this.#used.add(request.generation);
-    const worker = new WorkerProcess({
-      request,
-      token: `${this.#options.tokenPrefix ?? ''}${request.spawnId}.${randomBytes(12).toString('hex')}`,
+    const worker = new WorkerProcess({ request, ...this.#ladder(request.generation, `${this.#options.tokenPrefix ?? ''}${request.spawnId}.${randomBytes(12).toString('hex')}`) });
+    this.#keep(worker);
+    worker.start();
+  }
+
+  adopt(request: AdoptRequest): boolean {
+    const found = findLeader(this.#table, request);
+    if (found === null || this.#used.has(request.generation)) return false;
+    this.#used.add(request.generation);
+    const adopted = new AdoptedProcess({ request, watcher: this.#leaders, ...this.#ladder(request.generation, request.token) }, found);
+    this.#keep(adopted);
+    adopted.start(found.lives);
+    return true;
+  }
+
+  vouch(generation: string): void {
+    const known = this.#processes.get(generation);
+    if (known instanceof AdoptedProcess) known.vouch();
+  }
+
+  #ladder(generation: string, token: string): LadderSetup {
+    return {
+      generation, token,
       handlers: this.#handlers,
       limits: this.#limits,
       table: this.#table,
       sweeper: this.#sweeper,
       askFirst: this.#options.askFirst ?? null,
       onNote: this.#options.onNote ?? (() => undefined),
-      onOver: (generation) => this.#processes.delete(generation),
-    });
-    this.#processes.set(request.generation, worker);
-    const settled = worker.settled.finally(() => this.#open.delete(settled));
+      onOver: (ended) => this.#processes.delete(ended),
+    };
+  }
+
+  #keep(process: ProcessLadder): void {
+    this.#processes.set(process.generation, process);
+    const settled = process.settled.finally(() => this.#open.delete(settled));
     this.#open.add(settled);
     this.#trees = null;
-    worker.start();
   }
 
   terminate(generation: string, graceMs: number, reason: string): void {
@@ -130,6 +163,7 @@ class ProcessSupervisor implements Supervisor {
   async #closeAll(): Promise<void> {
     this.#watcher.close();
     while (this.#open.size > 0) await Promise.all(this.#open);
+    this.#leaders.close();
     this.#sweeper.close();
     for (const worker of this.#processes.values()) worker.abandon();
   }
@@ -138,7 +172,7 @@ class ProcessSupervisor implements Supervisor {
     const nowMs = performance.now();
     if (this.#trees !== null && nowMs - this.#trees.takenAtMs <= ageMsMax) return this.#trees;
     const rows = this.#table.list();
-    const pidsOf = (worker: WorkerProcess): readonly number[] => (rows === null ? worker.lastSeen() : worker.members(rows).map(({ pid }) => pid));
+    const pidsOf = (worker: ProcessLadder): readonly number[] => (rows === null ? worker.lastSeen() : worker.members(rows).map(({ pid }) => pid));
     const pids = new Map([...this.#processes].map(([generation, worker]) => [generation, pidsOf(worker)] as const));
     const owners = new Map([...pids].flatMap(([generation, members]) => members.map((pid) => [pid, generation] as const)));
     this.#noteSight(rows !== null);

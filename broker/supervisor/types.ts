@@ -16,6 +16,24 @@ export interface SpawnRequest {
   readonly env: Readonly<Record<string, string>>;
 }
 
+/** A process of an earlier broker, as its record has it. */
+export interface AdoptRequest {
+  readonly generation: string;
+  readonly token: string;
+  /** Null: the record was written before the process lived; it is found by its token. */
+  readonly identity: ProcessIdentity | null;
+  readonly guard: ProcessIdentity | null;
+}
+
+/** What another broker must know to find a process of ours. */
+export interface Tracked {
+  readonly token: string;
+  /** Null: it is about to be started. */
+  readonly identity: ProcessIdentity | null;
+  /** The shell that ends it when we are gone for too long; null where there is none. */
+  readonly guard: ProcessIdentity | null;
+}
+
 /** How a process ended, for people and for the core. */
 export interface Obituary {
   readonly exitCode: number | null;
@@ -30,6 +48,8 @@ export interface Obituary {
 
 export interface SupervisorHandlers {
   onSpawned(generation: string, identity: ProcessIdentity): void;
+  /** To be put on record; called before the process is started, when it lives, and when its guard is another. A throw before the start is why there is none. */
+  onTracked?(generation: string, tracked: Tracked): void;
   /** The executable could not be started at all. */
   onSpawnFailed(generation: string, reason: string): void;
   /** Confirmed: the process, its group and every process carrying its token are gone. */
@@ -42,6 +62,10 @@ export interface SupervisorHandlers {
 export interface Supervisor {
   /** Starts a process in a group of its own with a guard that ends the tree when we die (D37). */
   spawn(request: SpawnRequest): void;
+  /** Takes over what a broker before us started: guarded, watched and ended like one of ours. False: nothing of it lives. What its leader left behind is ended, and told as its exit. */
+  adopt(request: AdoptRequest): boolean;
+  /** It has proven itself by its key: from now on it may be signalled, though its environment no longer tells whose it is. */
+  vouch(generation: string): void;
   /** Idempotent ladder: `askFirst` (the shutdown message), SIGTERM, graceMs, SIGKILL of the whole tree, confirmation. */
   terminate(generation: string, graceMs: number, reason: string): void;
   /** Tells once when a process that we did not spawn (a holder) is gone by pid and start time. */

@@ -1,4 +1,4 @@
-/** Watches processes that we did not start: holders. One slow look at all of them, and one word when one is gone. */
+/** Watches processes that we did not start: one look at all of them from time to time, and one word when one is gone. */
 import { isAlive, type ProcessTable } from './process-table.js';
 import type { ProcessIdentity } from './types.js';
 

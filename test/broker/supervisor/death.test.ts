@@ -104,7 +104,7 @@ t.test('B88: a guard does not kill a stranger that has the number of a group tha
     // A guard whose broker dies: this script starts one, tells it of the group, and is gone.
     const script = `
       const { Guard } = await import(${JSON.stringify(new URL('../../../broker/supervisor/guard.js', import.meta.url).href)});
-      const guard = new Guard({ token: 'nobody', platform: ${JSON.stringify(platform)}, onLost: () => undefined });
+      const guard = new Guard({ token: 'nobody', graceMs: 0, platform: ${JSON.stringify(platform)}, onLost: () => undefined });
       guard.start();
       guard.watch({ pid: ${pid}, startTime: ${JSON.stringify(startTime)} });
       console.log(guard.pid);`;
@@ -126,7 +126,7 @@ t.test('B88: a guard does not kill a stranger that has the number of a group tha
 t.test('a dismissed guard ends without killing, and its arguments and environment show no token', async (t) => {
   const own = spawn('sleep', ['300'], { detached: true, stdio: 'ignore' });
   t.teardown(() => own.kill('SIGKILL'));
-  const guard = new Guard({ token: 'token-of-this-test', onLost: () => t.fail('it was not lost') });
+  const guard = new Guard({ token: 'token-of-this-test', graceMs: 0, onLost: () => t.fail('it was not lost') });
   t.ok(guard.start());
   const pid = guard.pid ?? 0;
   guard.watch({ pid: own.pid ?? 0, startTime: startTimeOf(own.pid ?? 0) });
@@ -134,6 +134,6 @@ t.test('a dismissed guard ends without killing, and its arguments and environmen
   await Promise.all([guard.dismiss(), guard.dismiss()]);
   t.notOk(lives(pid));
   t.ok(lives(own.pid ?? 0));
-  t.equal(new Guard({ token: 'x', platform: 'win32', onLost: () => undefined }).start(), true, 'where there is none, none is started');
-  t.equal(new Guard({ token: 'x', shell: '/no/shell', onLost: () => undefined }).start(), false);
+  t.equal(new Guard({ token: 'x', graceMs: 0, platform: 'win32', onLost: () => undefined }).start(), true, 'where there is none, none is started');
+  t.equal(new Guard({ token: 'x', graceMs: 0, shell: '/no/shell', onLost: () => undefined }).start(), false);
 });

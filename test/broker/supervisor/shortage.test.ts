@@ -16,6 +16,7 @@ function clouded(blind: () => boolean): ProcessTable {
     list: () => (blind() ? null : real.list()),
     find: (pid) => (blind() ? { pid, startTime: null } : real.find(pid)),
     startTime: (pid) => (blind() ? null : real.startTime(pid)),
+    variable: (pid, name) => (blind() ? null : real.variable(pid, name)),
     signal: (pid, signal) => real.signal(pid, signal),
     signalGroup: (group, signal) => real.signalGroup(group, signal),
   };

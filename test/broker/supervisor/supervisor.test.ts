@@ -308,6 +308,7 @@ t.test('an end that cannot be confirmed is told, watched on, and told when it co
     list: () => real.list(),
     find: (pid) => real.find(pid),
     startTime: (pid) => real.startTime(pid),
+    variable: (pid, name) => real.variable(pid, name),
     signal: (pid, signal) => (held && signal === 'SIGKILL' ? 'sent' : real.signal(pid, signal)),
     signalGroup: (group, signal) => (held && signal === 'SIGKILL' ? 'sent' : real.signalGroup(group, signal)),
   };
