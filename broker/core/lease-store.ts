@@ -28,16 +28,18 @@ type Named = Pick<Lease, 'id' | 'generation' | 'model' | 'parts' | 'class' | 'po
   readonly request: number | null;
 };
 
-/** A lease as it begins: granted, nothing charged, nothing there, in no index. */
-export function newLease(core: Core, card: Card, { request, ...named }: Named): Lease {
+/** A lease as it begins: granted, nothing charged, nothing there, in no index. Written out, not spread: this runs once a grant. */
+export function newLease(core: Core, card: Card, named: Named): Lease {
   return {
-    ...named, device: card.device, order: core.nextOrder++,
+    id: named.id, generation: named.generation, model: named.model, device: card.device, order: core.nextOrder++,
     charge: newCharge('lease', named.id, card.device, named.generation),
-    state: 'granted', residency: 'absent', growing: false, hostBytes: 0,
+    state: 'granted', residency: 'absent', parts: named.parts, growing: false, exclusive: named.exclusive, hostBytes: 0,
+    class: named.class, policy: named.policy,
     pinned: core.models.get(named.model)?.pinned ?? named.policy.pinned,
+    parkable: named.parkable, profiles: named.profiles,
     residencySeq: -1, useSeq: -1, inFlight: 0, queued: 0, busyUntilUs: 0, avoidUntilUs: 0,
     grantedUs: core.attendedUs, progressUs: core.attendedUs, loadedUs: core.attendedUs, lastUsedUs: core.attendedUs, lastUsedAtUs: core.nowUs,
-    strikes: 0, failedMoves: 0, partialFailed: false, foreignAtGrantBytes: strangersBytes(card), grantRequest: request, idleBytes: 0, unsettled: false, over: false,
+    strikes: 0, failedMoves: 0, partialFailed: false, foreignAtGrantBytes: strangersBytes(card), grantRequest: named.request, idleBytes: 0, unsettled: false, over: false,
     recallCommand: null, commands: [], wishes: null, job: null, release: null,
   };
 }

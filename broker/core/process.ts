@@ -65,7 +65,7 @@ export function onSessionClosed(core: Core, event: Of<'session_closed'>): void {
 }
 
 /** Neither leases, in whatever state, nor bytes that were found with it. */
-function holdsNothing(core: Core, process: Process): boolean {
+export function holdsNothing(core: Core, process: Process): boolean {
   if (process.leases.size > 0) return false;
   for (const card of core.cards.values()) if ((card.seats.get(process.generation)?.residue.chargedBytes ?? 0) > 0) return false;
   return true;

@@ -6,6 +6,7 @@
 import { LeaseholdError } from '../../protocol/index.js';
 import type { MissingReading } from '../core/events.js';
 import { monotonicUs } from '../../protocol/node/clock.js';
+import type { CardJournal, JournalEntry } from './card-journal.js';
 import type { SimulatedSpec } from './simulated-spec.js';
 import type { CardDescription, Discovery, Reading, Rung } from './types.js';
 
@@ -21,8 +22,12 @@ export interface SimulatedCounters {
 }
 
 interface AttachedProcess {
+  /** With the pid it names the process for as long as the machine runs; null where that is not known. */
+  readonly startTime: string | null;
   readonly floorBytes: number;
   readonly allocations: Map<number, number>;
+  /** Allocations that were given a name: asked for again under it, they are the same. */
+  readonly named: Map<string, number>;
 }
 
 export interface SimulatedCardOptions extends SimulatedSpec {
@@ -47,6 +52,7 @@ export class SimulatedCard implements Rung {
   #lastAllocation = 0;
   #oomRefusals = 0;
   #peakUsedBytes = 0;
+  #journal: CardJournal | null = null;
 
   constructor(options: SimulatedCardOptions) {
     this.#lagUs = options.lagMs * 1_000;
@@ -84,39 +90,87 @@ export class SimulatedCard implements Rung {
     return { device, name, totalBytes, usedBytes: this.usedBytes, ...this.counters };
   }
 
+  /** From now on every change is noted; what was noted before and is held by a process that still lives is held here. */
+  remember(journal: CardJournal, lives: (pid: number, startTime: string | null) => boolean): void {
+    for (const entry of journal.read()) this.#replay(entry);
+    for (const [pid, { startTime }] of [...this.#processes]) if (!lives(pid, startTime)) this.#processes.delete(pid);
+    this.#journal = journal;
+    journal.begin(this.#entries());
+    this.#notePeak();
+  }
+
+  #replay(entry: JournalEntry): void {
+    const process = this.#processes.get(entry.pid);
+    if (entry.kind === 'attach') this.#processes.set(entry.pid, { startTime: entry.startTime, floorBytes: entry.floorBytes, allocations: new Map(), named: new Map() });
+    else if (entry.kind === 'gone') this.#processes.delete(entry.pid);
+    else if (entry.kind === 'free') process?.allocations.delete(entry.allocation);
+    else {
+      process?.allocations.set(entry.allocation, entry.bytes);
+      if (entry.name !== null) process?.named.set(entry.name, entry.allocation);
+      this.#lastAllocation = Math.max(this.#lastAllocation, entry.allocation);
+    }
+  }
+
+  #entries(): readonly JournalEntry[] {
+    return [...this.#processes].flatMap(([pid, { startTime, floorBytes, allocations, named }]): JournalEntry[] => {
+      const names = new Map([...named].map(([name, allocation]) => [allocation, name]));
+      return [
+        { kind: 'attach', pid, startTime, floorBytes },
+        ...[...allocations].map(([allocation, bytes]): JournalEntry => ({ kind: 'allocate', pid, allocation, bytes, name: names.get(allocation) ?? null })),
+      ];
+    });
+  }
+
+  #note(entry: JournalEntry): void {
+    this.#journal?.note(entry, () => this.#entries());
+  }
+
   /** The process makes its context: its floor is taken. Idempotent. An `oom` leaves it unattached. */
-  attach(pid: number): AllocateOutcome {
+  attach(pid: number, startTime: string | null = null): AllocateOutcome {
     if (this.#processes.has(pid)) return { kind: 'allocated', allocation: 0 };
     const floorBytes = this.description.floorBytes ?? 0;
     const refusal = this.#refusal(floorBytes);
     if (refusal !== null) return refusal;
-    this.#processes.set(pid, { floorBytes, allocations: new Map() });
+    this.#processes.set(pid, { startTime, floorBytes, allocations: new Map(), named: new Map() });
+    this.#note({ kind: 'attach', pid, startTime, floorBytes });
     this.#notePeak();
     return { kind: 'allocated', allocation: 0 };
   }
 
-  /** Takes `bytes` for `pid`, attaching it first as any first allocation does; all or nothing. Ids are never reused. */
-  allocate(pid: number, bytes: number): AllocateOutcome {
+  /** Takes `bytes` for `pid`, attaching it first as any first allocation does; all or nothing. Ids are never reused. Again under the same name of that process: the same allocation. */
+  allocate(pid: number, bytes: number, options: { readonly name?: string; readonly startTime?: string | null } = {}): AllocateOutcome {
     assertBytes(bytes, 1);
+    const { name = null, startTime = null } = options;
+    const holder = this.#processes.get(pid);
+    const known = name === null ? undefined : holder?.named.get(name);
+    if (known !== undefined && holder?.allocations.has(known) === true) return { kind: 'allocated', allocation: known };
     const missingFloorBytes = this.#processes.has(pid) ? 0 : this.description.floorBytes ?? 0;
     const refusal = this.#refusal(bytes + missingFloorBytes, bytes);
     if (refusal !== null) return refusal;
-    this.attach(pid);
+    this.attach(pid, startTime);
     this.#lastAllocation += 1;
     this.#processes.get(pid)?.allocations.set(this.#lastAllocation, bytes);
+    if (name !== null) this.#processes.get(pid)?.named.set(name, this.#lastAllocation);
+    this.#note({ kind: 'allocate', pid, allocation: this.#lastAllocation, bytes, name });
     this.#notePeak();
     return { kind: 'allocated', allocation: this.#lastAllocation };
   }
 
   /** Gives one allocation back at once. False, and nothing changes, when that process holds no such allocation. */
   free(pid: number, allocation: number): boolean {
-    return this.#processes.get(pid)?.allocations.delete(allocation) ?? false;
+    const process = this.#processes.get(pid);
+    if (process?.allocations.delete(allocation) !== true) return false;
+    for (const [name, named] of process.named) if (named === allocation) process.named.delete(name);
+    this.#note({ kind: 'free', pid, allocation });
+    return true;
   }
 
   /** The process has ended: its bytes, floor included, return after the lag, and no figure names it any more. Idempotent. */
   processGone(pid: number): void {
     const bytes = this.#heldBy(pid);
-    if (!this.#processes.delete(pid) || bytes === 0) return;
+    if (!this.#processes.delete(pid)) return;
+    this.#note({ kind: 'gone', pid });
+    if (bytes === 0) return;
     this.#returning.push({ bytes, untilUs: this.#nowUs() + this.#lagUs });
   }
 
@@ -154,7 +208,10 @@ export class SimulatedCard implements Rung {
     return { kind: 'read', device, takenAtUs, usedBytes: this.usedBytes, totalBytes, truth: 'simulated', processes: this.#blind ? null : this.#figures() };
   }
 
+  /** What living processes hold stays on record for the card's next broker. */
   async close(): Promise<void> {
+    this.#journal?.close();
+    this.#journal = null;
     this.#processes.clear();
     this.#foreign.clear();
     this.#returning = [];

@@ -4,9 +4,9 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { LeaseholdError, classPolicies, type ClassPolicy, type Limits, type RequestClass } from '../../protocol/index.js';
 import { errorMessage, listen, memoryPair, removeStaleSocket, type ByteStream, type Listener } from '../../protocol/node/index.js';
-import { createCore, type Core } from '../core/index.js';
+import { createCore, floorsOf, mayHold, type Core } from '../core/index.js';
 import { SimulatedCard, type CardDescription } from '../devices/index.js';
-import { createSupervisor, startTimeOf, type Supervisor } from '../supervisor/index.js';
+import { createSupervisor, isAlive, processTable, startTimeOf, type Supervisor } from '../supervisor/index.js';
 import { AdmissionDesk } from './admission-desk.js';
 import { CardDesk } from './card-desk.js';
 import { checkBrokerOptions, checkCards } from './check-options.js';
@@ -14,16 +14,21 @@ import { effectiveLimits } from './effective-limits.js';
 import { monotonicUs } from '../../protocol/node/clock.js';
 import type { EngineCommand } from './engines.js';
 import { lockFile, type FileLock } from './file-lock.js';
+import { Holders } from './holders.js';
 import { lastWords } from './last-words.js';
 import { silentLog, steadyLog, type Log } from './log.js';
 import { Loop } from './loop.js';
 import { Outbound } from './outbound.js';
+import { ProcessRecords } from './process-records.js';
 import { Queries } from './queries.js';
+import { recallProcesses, rememberCards, type Lives } from './recall.js';
 import { Reception } from './reception.js';
+import { Resumes } from './resume.js';
 import { Sampler, type CardReader } from './sampler.js';
 import { Sessions } from './session.js';
 import { cardLocksPath, defaultStatePath, makePrivateFolder, openStateFolder, removeStaleDataSockets, type StateFolder } from './state-folder.js';
-import { ThreadShares, Workers } from './workers.js';
+import { ThreadShares } from './thread-shares.js';
+import { Workers } from './workers.js';
 
 /** A card this broker owns: what it is, who reads it, what is kept free on it. */
 export interface OwnedCard {
@@ -95,6 +100,9 @@ function lockCard(device: string, state: StateFolder): FileLock {
   return lockFile(join(folder, `${device.replaceAll('/', '_')}.lock`), { socket: state.socketPath, device });
 }
 
+const table = processTable();
+const lives: Lives = (identity) => isAlive(table, identity);
+
 class RunningBroker implements Broker {
   readonly bootId = randomBytes(6).toString('hex');
   readonly socketPath: string;
@@ -115,6 +123,10 @@ class RunningBroker implements Broker {
   readonly #workers: Workers;
   readonly #supervisor: Supervisor;
   readonly #cardDesk: CardDesk;
+  readonly #simulated: ReadonlyMap<string, SimulatedCard>;
+  readonly #records: ProcessRecords;
+  readonly #holders: Holders;
+  readonly #resumes = new Resumes(this.bootId);
   readonly #desk: AdmissionDesk;
   #listener: Listener | null = null;
   #closing: Promise<void> | null = null;
@@ -133,7 +145,10 @@ class RunningBroker implements Broker {
     this.ended = new Promise((resolve) => { this.#end = resolve; });
     this.#core = this.#createCore();
     this.#loop = this.#createLoop();
-    this.#cardDesk = new CardDesk(new Map(owned.flatMap(({ card, reader }) => (reader instanceof SimulatedCard ? [[card.device, reader] as const] : []))));
+    this.#simulated = new Map(owned.flatMap(({ card, reader }) => (reader instanceof SimulatedCard ? [[card.device, reader] as const] : [])));
+    this.#cardDesk = new CardDesk(this.#simulated);
+    this.#records = new ProcessRecords(this.stateFolder, this.#log);
+    this.#holders = this.#createHolders();
     this.#workers = this.#createWorkers();
     this.#supervisor = createSupervisor(this.#workers.handlers, { limits, tokenPrefix: this.bootId, onNote: (generation, note) => { this.#log.warn({ generation }, note); } });
     this.#workers.use(this.#supervisor);
@@ -156,8 +171,18 @@ class RunningBroker implements Broker {
   async #open(): Promise<this> {
     // Under the lock: whatever is left at the path belonged to a broker that is gone.
     await removeStaleSocket(this.socketPath);
-    removeStaleDataSockets(this.stateFolder);
+    rememberCards(this.stateFolder, this.#simulated.values(), lives, this.#log);
+    this.#addCards();
+    const { records, workers, holders, log } = { records: this.#records, workers: this.#workers, holders: this.#holders, log: this.#log };
+    const living = recallProcesses({ records, workers, holders, lives, log, feed: (event) => { this.#loop.feed(event); } });
+    removeStaleDataSockets(this.stateFolder, living);
     this.#listener = await listen({ path: this.socketPath, onConnection: (stream) => { this.#desk.receive(stream); } });
+    this.#loop.start();
+    this.#log.info({ bootId: this.bootId, socket: this.socketPath, cards: this.devices.map(({ device }) => device) }, 'broker started');
+    return this;
+  }
+
+  #addCards(): void {
     for (const { card, reader, reserveBytes } of this.#owned) {
       this.#loop.feed({
         type: 'card_added', device: card.device, name: card.name, kind: card.kind, totalBytes: card.totalBytes, reserveBytes,
@@ -165,9 +190,6 @@ class RunningBroker implements Broker {
       });
       if (card.kind !== 'cpu') this.#sampler.watch(card, reader);
     }
-    this.#loop.start();
-    this.#log.info({ bootId: this.bootId, socket: this.socketPath, cards: this.devices.map(({ device }) => device) }, 'broker started');
-    return this;
   }
 
   attachInMemory(): ByteStream {
@@ -190,6 +212,7 @@ class RunningBroker implements Broker {
     await this.#supervisor.close(this.limits.terminateGraceMs);
     this.#loop.stop();
     this.#sampler.stop();
+    this.#holders.close();
     const reason = new LeaseholdError('broker_lost', { reason: why === null ? 'it was closed' : why.message });
     for (const session of [...this.#sessions]) session.channel.destroy(reason);
     await this.#listener?.close();
@@ -226,6 +249,7 @@ class RunningBroker implements Broker {
     sessions: this.#sessions,
     log: { debug: (f, m) => { this.#log.debug(f, m); }, info: (f, m) => { this.#log.info(f, m); }, warn: (f, m) => { this.#log.warn(f, m); }, error: (f, m) => { this.#log.error(f, m); } },
     feed: (event) => { this.#loop.feed(event); },
+    granting: (generation, device) => { this.#holders.granting(generation, device); },
     spawn: (effect) => { this.#workers.spawn(effect.generation, effect.engine, effect.devices); },
     terminate: (effect) => { this.#workers.terminate(effect.generation, effect.cause, effect.graceMs); },
     typedEnd: (reason) => this.#workers.typedEnd(reason),
@@ -250,13 +274,26 @@ class RunningBroker implements Broker {
       limits: this.limits,
       threads: new ThreadShares(availableParallelism(), this.#options.expectedWorkers ?? 1),
       sessions: this.#sessions,
+      bootId: this.bootId,
+      records: this.#records,
+      floorsOf: (generation) => floorsOf(this.#core, generation),
       log: this.#log,
       feed: (event) => { this.#loop.feed(event); },
       onGone: (generation, identity, obituary) => {
+        this.#resumes.died(generation);
+        this.#holders.forget(generation);
         if (identity !== null) this.#cardDesk.gone(identity.pid);
         const facts = { generation, how: obituary.how, lastLines: lastWords(obituary.lastLines) };
         for (const session of this.#sessions) session.subscription?.publish('obituary', facts);
       },
+    });
+  }
+
+  #createHolders(): Holders {
+    return new Holders({
+      bootId: this.bootId, records: this.#records, sessions: this.#sessions, log: this.#log,
+      holdsAnything: (generation) => mayHold(this.#core, generation),
+      floorsOf: (generation) => floorsOf(this.#core, generation),
     });
   }
 
@@ -268,6 +305,8 @@ class RunningBroker implements Broker {
       sessions: this.#sessions,
       workers: this.#workers,
       cards: this.#cardDesk,
+      holders: this.#holders,
+      resumes: this.#resumes,
       queries: new Queries(this.#core, () => this.#facts(), this.limits.frameBytesMax),
       devices: this.devices.map(({ device, name, totalBytes }) => ({ device, name, totalBytes: totalBytes > 0 ? totalBytes : null })),
       log: this.#log,
@@ -299,7 +338,8 @@ class RunningBroker implements Broker {
       const worker = this.#workers.ownerOf(pid);
       if (worker !== null) return worker;
       for (const session of this.#sessions) if (session.role === 'holder' && session.identity.pid === pid) return session.generation;
-      return null;
+      // One whose connection is lost, or that an earlier broker served, holds what it holds.
+      return this.#workers.watchedBy(pid);
     };
   }
 }

@@ -20,10 +20,11 @@ export class CardDesk {
     this.#cards = cards;
   }
 
-  /** A worker process has come up: it costs its floor on every simulated card it sees. */
+  /** A process has come up, or is back: a worker costs its floor on every simulated card it sees. What it took before is its own. */
   attach(session: Session, devices: readonly string[]): void {
     this.#taker(session);
-    for (const device of devices) this.#cards.get(device)?.attach(session.identity.pid);
+    const { pid, startTime } = session.identity;
+    for (const device of devices) this.#cards.get(device)?.attach(pid, startTime);
   }
 
   /** The process has ended: what it had on any card comes back, as the card does that. */
@@ -64,7 +65,8 @@ export class CardDesk {
       for (const { pid, taken } of this.#takers.values()) if (pid === session.identity.pid) taken.get(frame.device)?.delete(frame.allocation);
       return { type: 'ok', id: frame.id };
     }
-    const taken = card.allocate(session.identity.pid, frame.bytes);
+    const { pid, startTime } = session.identity;
+    const taken = card.allocate(pid, frame.bytes, { startTime, ...(frame.name === undefined ? {} : { name: frame.name }) });
     if (taken.kind === 'oom') return { type: 'card_oom', id: frame.id, wantedBytes: frame.bytes, freeBytes: taken.freeBytes };
     const allocations = this.#taker(session).taken;
     allocations.set(frame.device, (allocations.get(frame.device) ?? new Set()).add(taken.allocation));

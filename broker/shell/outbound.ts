@@ -22,6 +22,8 @@ export interface OutboundParts {
   readonly sessions: Sessions;
   readonly log: Log;
   feed(event: UntimedEvent): void;
+  /** Called before a grant is sent. */
+  granting(generation: string, device: string): void;
   spawn(effect: Of<'spawn'>): void;
   terminate(effect: Of<'terminate'>): void;
   /** The typed error behind a reason why a process did not start, where there is one. */
@@ -40,6 +42,7 @@ export class Outbound {
   carryOut(effect: Effect): void {
     switch (effect.type) {
       case 'grant':
+        this.#parts.granting(effect.generation, effect.device);
         this.#send(effect.generation, { type: 'grant', id: effect.request, lease: effect.lease, device: effect.device, chargedBytes: effect.chargedBytes, explain: effect.explain });
         return;
       case 'deny':

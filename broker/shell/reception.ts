@@ -1,12 +1,15 @@
 /** Who an admitted peer is, and what each of its messages leads to: events for the core, readings for itself, cards, state. */
 import { LeaseholdError, protocolVersion, type ControlMessage, type Limits } from '../../protocol/index.js';
 import { errorMessage, verifyHello, type ByteStream, type Channel } from '../../protocol/node/index.js';
+import type { ProcessIdentity } from '../supervisor/types.js';
 import type { Desk, Resident } from './admission-desk.js';
 import type { CardDesk } from './card-desk.js';
+import type { Holders } from './holders.js';
 import { toEvent } from './inbound.js';
 import type { Log } from './log.js';
 import type { UntimedEvent } from './loop.js';
 import type { Queries } from './queries.js';
+import type { Resumes } from './resume.js';
 import type { Sessions, Session} from './session.js';
 import { Subscription } from './subscription.js';
 import type { Workers } from './workers.js';
@@ -21,6 +24,8 @@ export interface ReceptionOptions {
   readonly sessions: Sessions;
   readonly workers: Workers;
   readonly cards: CardDesk;
+  readonly holders: Holders;
+  readonly resumes: Resumes;
   readonly queries: Queries;
   readonly devices: Welcome['devices'];
   readonly log: Log;
@@ -29,6 +34,14 @@ export interface ReceptionOptions {
   readonly startTimeOf: (pid: number) => string | null;
   /** The core still keeps something for this session. */
   readonly isInLedger: (generation: string) => boolean;
+}
+
+/** Who a peer is from now on; `isBack`: the ledger has it already. */
+interface Admitted {
+  readonly generation: string;
+  readonly threads: number;
+  readonly devices: Welcome['devices'];
+  readonly isBack: boolean;
 }
 
 export class Reception implements Desk {
@@ -41,36 +54,50 @@ export class Reception implements Desk {
 
   admit(hello: Hello, stream: ByteStream, channel: Channel<'control'>): Resident {
     verifyHello(this.#options.secret, hello);
+    // One whose old connection has not been seen to end takes its own place.
+    const isBackInTime = hello.resume !== null && this.#options.sessions.get(hello.resume) !== undefined;
     // Workers were started by us, and workersMax bounds them: whoever else is here never keeps them out.
-    if (hello.role !== 'worker' && this.#options.sessions.peers >= this.#options.limits.sessionsMax) {
+    if (hello.role !== 'worker' && !isBackInTime && this.#options.sessions.peers >= this.#options.limits.sessionsMax) {
       throw new LeaseholdError('too_many_sessions', { limit: this.#options.limits.sessionsMax });
     }
-    const { generation, threads, devices } = hello.role === 'worker' ? this.#admitWorker(hello) : this.#admitPeer();
     const pid = stream.peerPid ?? hello.pid;
-    const session: Session = {
-      generation, role: hello.role, name: hello.name, channel, commands: new Map(), subscription: null, announcedSeq: 0,
-      identity: { pid, startTime: this.#options.startTimeOf(pid) },
-    };
+    const identity = { pid, startTime: this.#options.startTimeOf(pid) };
+    const { generation, threads, devices, isBack } = hello.role === 'worker' ? this.#admitWorker(hello, pid) : this.#admitPeer(hello, identity);
+    const session: Session = { generation, role: hello.role, name: hello.name, channel, commands: new Map(), subscription: null, announcedSeq: 0, identity };
     this.#options.sessions.add(session);
     this.#welcome(session, hello, threads, devices);
-    this.#opened(session, hello.role, devices.map(({ device }) => device));
+    this.#opened(session, hello.role, devices.map(({ device }) => device), isBack);
     return {
       onMessage: (message) => { this.#take(session, message); },
       onClose: (error) => { this.#closed(session, error); },
     };
   }
 
-  #admitWorker(hello: Hello): { generation: string; threads: number; devices: Welcome['devices'] } {
-    const expected = hello.spawn === null ? null : this.#options.workers.expected(hello.spawn);
-    if (expected === null) throw new LeaseholdError('hello_refused', { role: hello.role });
-    this.#options.workers.attach(expected.generation);
-    const devices = this.#options.devices.filter(({ device }) => expected.devices.includes(device));
-    return { generation: expected.generation, threads: expected.threads, devices };
+  #admitWorker(hello: Hello, pid: number): Admitted {
+    const { workers, sessions, resumes } = this.#options;
+    const spawn = hello.spawn ?? '';
+    const worker = workers.named(spawn);
+    resumes.checkWorker(hello.resume, spawn, worker === null ? null : {
+      generation: worker.generation, wasAttached: worker.attached, isOpen: sessions.get(worker.generation) !== undefined, isEnding: worker.ending,
+    });
+    if (worker === null) throw new LeaseholdError('hello_refused', { role: hello.role });
+    const isBack = workers.attach(worker.generation, pid);
+    const devices = this.#options.devices.filter(({ device }) => worker.devices.includes(device));
+    return { generation: worker.generation, threads: worker.threads, devices, isBack };
   }
 
-  #admitPeer(): { generation: string; threads: number; devices: Welcome['devices'] } {
-    this.#attached += 1;
-    return { generation: `${this.#options.bootId}-s${String(this.#attached)}`, threads: 0, devices: this.#options.devices };
+  /** A holder or client; one that was here before keeps its name, and a holder with it what the ledger has of it. */
+  #admitPeer(hello: Hello, identity: ProcessIdentity): Admitted {
+    const { devices, sessions, workers, resumes, isInLedger, bootId } = this.#options;
+    if (hello.resume === null) {
+      this.#attached += 1;
+      return { generation: `${bootId}-s${String(this.#attached)}`, threads: 0, devices, isBack: false };
+    }
+    const generation = hello.resume;
+    resumes.checkPeer(generation, identity, { isOpen: sessions.get(generation) !== undefined, given: this.#attached, identity: workers.identityOf(generation) });
+    const isKnown = isInLedger(generation);
+    if (isKnown && hello.role !== 'holder') throw new LeaseholdError('resume_refused', { generation, reason: 'it belongs to another process' });
+    return { generation, threads: 0, devices, isBack: isKnown };
   }
 
   #welcome(session: Session, hello: Hello, threads: number, devices: Welcome['devices']): void {
@@ -82,16 +109,14 @@ export class Reception implements Desk {
     });
   }
 
-  #opened(session: Session, role: Hello['role'], devices: readonly string[]): void {
+  #opened(session: Session, role: Hello['role'], devices: readonly string[], isBack: boolean): void {
     const { generation, identity, name } = session;
-    this.#options.log.info({ generation, role, name, peerPid: identity.pid }, 'session opened');
-    if (role === 'worker') {
-      this.#options.cards.attach(session, devices);
-      return;
-    }
+    this.#options.log.info({ generation, role, name, peerPid: identity.pid, isBack }, 'session opened');
+    if (role === 'worker' || isBack) this.#options.cards.attach(session, role === 'worker' ? devices : []);
     // A holder's end is its pid's end, not its connection's (D7); our own process ends with us.
     if (role === 'holder' && identity.pid !== process.pid) this.#options.workers.watch(generation, identity);
-    this.#options.feed({ type: 'session_opened', generation, role, name });
+    if (isBack) this.#options.feed({ type: 'process_resumed', generation });
+    else if (role !== 'worker') this.#options.feed({ type: 'session_opened', generation, role, name });
   }
 
   #take(session: Session, message: ControlMessage): void {
@@ -151,6 +176,8 @@ export class Reception implements Desk {
       this.#options.feed({ type: 'process_exited', generation: session.generation, how: 'closed' });
     }
     // Nothing of it is left to come back when its process ends: a process that comes and goes all day costs nothing.
-    if (!this.#options.isInLedger(session.generation) && !this.#options.cards.holds(session.generation)) this.#options.workers.unwatch(session.generation);
+    if (this.#options.isInLedger(session.generation) || this.#options.cards.holds(session.generation)) return;
+    this.#options.workers.unwatch(session.generation);
+    this.#options.holders.forget(session.generation);
   }
 }

@@ -41,7 +41,9 @@ const longestSocketName = `${'0'.repeat(12)}-w${'0'.repeat(9)}.sock`;
  * Opens (and on first use makes) the folder and its secret. Throws `config_unreadable` for a folder or a secret that is not
  * ours or not what it should be, `state_unwritable` where none can be made, `socket_path_too_long` for one in which not every socket could have its name: before anything is made (B181).
  */
-export function openStateFolder(path: string): StateFolder {
+export function openStateFolder(given: string): StateFolder {
+  // Workers are told paths in it, and outlive whoever's working folder it was relative to.
+  const path = resolve(given);
   checkSocketPath(join(path, longestSocketName));
   makePrivateFolder(path);
   return folderOf(path, openSecret(join(path, secretName)));
@@ -184,9 +186,12 @@ export function removeDataSocket(path: string): void {
   }
 }
 
-/** Removes the sockets of workers of earlier brokers, none of which outlives its own (ADR 0013). Throws `config_unreadable`. */
-export function removeStaleDataSockets(folder: string): void {
-  for (const name of names(folder)) if (/^[0-9a-f]{12}-w\d+\.sock$/.test(name)) removeDataSocket(join(folder, name));
+/** Removes the sockets of workers of earlier brokers but those that live on (ADR 0017). Throws `config_unreadable`. */
+export function removeStaleDataSockets(folder: string, living: ReadonlySet<string>): void {
+  for (const name of names(folder)) {
+    const generation = /^([0-9a-f]{12}-w\d+)\.sock$/.exec(name)?.[1];
+    if (generation !== undefined && !living.has(generation)) removeDataSocket(join(folder, name));
+  }
 }
 
 function names(folder: string): readonly string[] {

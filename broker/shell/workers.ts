@@ -2,14 +2,16 @@
 import { LeaseholdError, workerExitCodes, type ControlMessage, type Limits } from '../../protocol/index.js';
 import { createTicket, spawnKey } from '../../protocol/node/index.js';
 import type { CardDescription } from '../devices/types.js';
-import type { Obituary, ProcessIdentity, Supervisor, SupervisorHandlers } from '../supervisor/types.js';
+import type { Obituary, ProcessIdentity, Supervisor, SupervisorHandlers, Tracked } from '../supervisor/types.js';
 import type { TerminateCause } from '../core/effects.js';
 import type { EngineCommand } from './engines.js';
 import { endOf, typedEnd } from './last-words.js';
 import type { Log } from './log.js';
 import type { UntimedEvent } from './loop.js';
 import type { Sessions } from './session.js';
+import type { ProcessRecord, ProcessRecords } from './process-records.js';
 import { dataSocketPath, removeDataSocket } from './state-folder.js';
+import type { ThreadShares } from './thread-shares.js';
 import { monotonicUs } from '../../protocol/node/clock.js';
 
 type Ready = Extract<ControlMessage, { type: 'ready' }>;
@@ -21,7 +23,12 @@ interface Worker {
   readonly key: string;
   readonly dataSocket: string;
   readonly threads: number;
+  /** An earlier broker started it. */
+  readonly recorded: boolean;
+  /** What was charged for it before any model when it was started. */
+  readonly floors: ProcessRecord['floors'];
   attached: boolean;
+  ending: boolean;
   ready: Ready | null;
 }
 
@@ -33,34 +40,15 @@ export interface WorkersOptions {
   readonly socketPath: string;
   readonly limits: Limits;
   readonly threads: ThreadShares;
+  readonly bootId: string;
+  readonly records: ProcessRecords;
+  /** What is charged for a process before any model, for its record. */
+  readonly floorsOf: (generation: string) => ProcessRecord['floors'];
   readonly sessions: Sessions;
   readonly log: Log;
   readonly feed: (event: UntimedEvent) => void;
   /** Told after the core: simulated cards drop what the process held, subscribers hear how it ended. */
   readonly onGone: (generation: string, identity: ProcessIdentity | null, obituary: Obituary) => void;
-}
-
-/** Hands each worker its share of CPU threads; the sum stays at most max(1, cores - 1) while more than one thread is left (D36). */
-export class ThreadShares {
-  readonly #total: number;
-  readonly #share: number;
-  readonly #taken = new Map<string, number>();
-
-  constructor(cores: number, expectedWorkers: number) {
-    this.#total = Math.max(1, cores - 1);
-    this.#share = Math.max(1, Math.floor(this.#total / Math.max(1, expectedWorkers)));
-  }
-
-  take(generation: string): number {
-    const used = [...this.#taken.values()].reduce((sum, threads) => sum + threads, 0);
-    const threads = Math.max(1, Math.min(this.#share, this.#total - used));
-    this.#taken.set(generation, threads);
-    return threads;
-  }
-
-  giveBack(generation: string): void {
-    this.#taken.delete(generation);
-  }
 }
 
 const typedEndsMax = 64;
@@ -88,6 +76,7 @@ export class Workers {
       this.#identities.set(generation, identity);
       this.#options.log.info({ generation, pid: identity.pid }, 'worker started');
     },
+    onTracked: (generation, tracked) => { this.#record(generation, tracked); },
     onSpawnFailed: (generation, reason) => { this.#spawnFailed(generation, 'spawn_failed', reason); },
     onExited: (generation, obituary) => { this.#exited(generation, obituary); },
     onKillUnconfirmed: (generation, reason) => { this.#options.feed({ type: 'kill_unconfirmed', generation, reason }); },
@@ -100,13 +89,7 @@ export class Workers {
       this.#spawnFailed(generation, 'engine_unknown', `there is no engine ${engine}`);
       return;
     }
-    const worker: Worker = {
-      generation, engine, devices, attached: false, ready: null,
-      key: spawnKey(this.#options.secret, generation),
-      dataSocket: dataSocketPath(this.#options.stateFolder, generation),
-      threads: this.#options.threads.take(generation),
-    };
-    this.#workers.set(generation, worker);
+    const worker = this.#keep({ generation, engine, devices, recorded: false, threads: this.#options.threads.take(generation), floors: this.#options.floorsOf(generation) });
     try {
       this.#supervisor.spawn({ generation, spawnId: generation, command: command.command, args: command.args, env: this.#environment(worker, command) });
     } catch (error) {
@@ -114,6 +97,44 @@ export class Workers {
       if (LeaseholdError.from(error).code !== 'closed') throw error;
       this.#spawnFailed(generation, 'shutting_down', 'the broker is shutting down');
     }
+  }
+
+  /** Takes over a worker that an earlier broker started; false when nothing of it lives. */
+  adopt(record: ProcessRecord): boolean {
+    const { generation, token, identity, guard, engine, devices, threads, floors } = record;
+    if (token === null || engine === null || this.#supervisor === null) return false;
+    this.#keep({ generation, engine, devices, recorded: true, threads, floors });
+    this.#options.threads.keep(generation, threads);
+    const lives = this.#supervisor.adopt({ generation, token, identity, guard });
+    if (!lives) this.#forget(generation);
+    const found = this.#supervisor.identityOf(generation) ?? identity;
+    if (lives && found !== null) this.#identities.set(generation, found);
+    return lives;
+  }
+
+  #keep(known: Pick<Worker, 'generation' | 'engine' | 'devices' | 'recorded' | 'threads' | 'floors'>): Worker {
+    const { secret, stateFolder } = this.#options;
+    const { generation } = known;
+    const worker: Worker = { ...known, attached: false, ending: false, ready: null, key: spawnKey(secret, generation), dataSocket: dataSocketPath(stateFolder, generation) };
+    this.#workers.set(generation, worker);
+    return worker;
+  }
+
+  /** Throws `state_unwritable`: then it is not started. */
+  #record(generation: string, { token, identity, guard }: Tracked): void {
+    const { records, bootId } = this.#options;
+    const worker = this.#workers.get(generation);
+    if (worker === undefined) return;
+    records.write({
+      version: 1, role: 'worker', generation, bootId, machine: records.machine, name: worker.engine, engine: worker.engine, spawnId: generation, token,
+      devices: worker.devices, floors: worker.floors, threads: worker.threads, identity, guard,
+    });
+  }
+
+  /** The process that we did not start, and watch, which has this pid. */
+  watchedBy(pid: number): string | null {
+    for (const [generation, identity] of this.#identities) if (identity.pid === pid && !this.#workers.has(generation)) return generation;
+    return null;
   }
 
   /** A process that we did not start: told of by `onGone` when it has ended. */
@@ -136,6 +157,8 @@ export class Workers {
 
   /** SIGTERM is what `shutdown` means to a worker that no longer reads; both are sent, the ladder does the rest. */
   terminate(generation: string, cause: TerminateCause, graceMs: number): void {
+    const worker = this.#workers.get(generation);
+    if (worker !== undefined) worker.ending = true;
     const session = this.#options.sessions.get(generation);
     session?.channel.request({ type: 'shutdown', graceMs, reason: cause }, { timeoutMs: graceMs }).catch((error: unknown) => {
       this.#options.log.debug({ generation, reason: LeaseholdError.from(error).message }, 'shutdown was not answered');
@@ -143,15 +166,20 @@ export class Workers {
     this.#supervisor?.terminate(generation, graceMs, cause);
   }
 
-  /** The worker that a hello names, when it is one that we started, that lives and has not attached yet. */
-  expected(spawnId: string): { readonly generation: string; readonly key: string; readonly threads: number; readonly devices: readonly string[] } | null {
-    const worker = this.#workers.get(spawnId);
-    return worker === undefined || worker.attached ? null : worker;
+  /** The living worker that a hello names; null: there is none. */
+  named(spawnId: string): Pick<Worker, 'generation' | 'threads' | 'devices' | 'recorded' | 'attached' | 'ending'> | null {
+    return this.#workers.get(spawnId) ?? null;
   }
 
-  attach(generation: string): void {
+  /** It has proven itself; `pid` is who speaks for it. True when it was here, or elsewhere, before. */
+  attach(generation: string, pid: number): boolean {
     const worker = this.#workers.get(generation);
-    if (worker !== undefined) worker.attached = true;
+    if (worker === undefined) return false;
+    const isBack = worker.attached || worker.recorded;
+    worker.attached = true;
+    // Only the process that was started has the key, unless it gave it to a child.
+    if (this.#identities.get(generation)?.pid === pid) this.#supervisor?.vouch(generation);
+    return isBack;
   }
 
   /** Takes `ready` in; throws when it claims what it was not given. */
@@ -237,5 +265,6 @@ export class Workers {
     this.#workers.delete(generation);
     this.#identities.delete(generation);
     this.#options.threads.giveBack(generation);
+    this.#options.records.remove(generation);
   }
 }

@@ -83,10 +83,10 @@ t.test('a folder at the path of a worker\'s socket is in nobody\'s way and is le
   const taken = dataSocketPath(path, '0123456789ab-w1');
   mkdirSync(taken);
   writeFileSync(join(taken, 'mine'), '');
-  removeStaleDataSockets(path);
+  removeStaleDataSockets(path, new Set());
   removeDataSocket(taken);
   t.ok(existsSync(join(taken, 'mine')));
-  t.match(thrown(() => { removeStaleDataSockets(join(path, 'nowhere')); }), { code: 'config_unreadable' });
+  t.match(thrown(() => { removeStaleDataSockets(join(path, 'nowhere'), new Set()); }), { code: 'config_unreadable' });
 });
 
 const moduleOf = (name: string): string => JSON.stringify(new URL(`../../../broker/shell/${name}.js`, import.meta.url).href);

@@ -11,7 +11,7 @@ import { Loop, type UntimedEvent } from '../../../broker/shell/loop.js';
 import { Sampler } from '../../../broker/shell/sampler.js';
 import { dataSocketPath, openStateFolder, readStateFolder, removeStaleDataSockets } from '../../../broker/shell/state-folder.js';
 import { Subscription } from '../../../broker/shell/subscription.js';
-import { ThreadShares } from '../../../broker/shell/workers.js';
+import { ThreadShares } from '../../../broker/shell/thread-shares.js';
 import { createCore } from '../../../broker/core/index.js';
 import type { CardDescription, Reading } from '../../../broker/devices/index.js';
 import { classPolicies } from '../../../protocol/index.js';
@@ -51,9 +51,11 @@ t.test('the state folder', async (t) => {
   t.test('is swept of the sockets of workers that are gone, and of nothing else', async (t) => {
     const path = folder(t);
     const stale = dataSocketPath(path, '0123456789ab-w7');
-    for (const file of [stale, join(path, 'broker.sock'), join(path, 'mine-w7.sock'), join(path, 'notes')]) writeFileSync(file, '');
-    removeStaleDataSockets(path);
+    const living = dataSocketPath(path, '0123456789ab-w8');
+    for (const file of [stale, living, join(path, 'broker.sock'), join(path, 'mine-w7.sock'), join(path, 'notes')]) writeFileSync(file, '');
+    removeStaleDataSockets(path, new Set(['0123456789ab-w8']));
     t.notOk(existsSync(stale));
+    t.ok(existsSync(living), 'a worker that lives on keeps its own');
     t.ok(existsSync(join(path, 'broker.sock')) && existsSync(join(path, 'mine-w7.sock')) && existsSync(join(path, 'notes')));
   });
 });
