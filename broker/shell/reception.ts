@@ -74,13 +74,14 @@ export class Reception implements Desk {
   }
 
   #admitWorker(hello: Hello, pid: number): Admitted {
-    const { workers, sessions, resumes } = this.#options;
+    const { workers, resumes } = this.#options;
     const spawn = hello.spawn ?? '';
     const worker = workers.named(spawn);
     resumes.checkWorker(hello.resume, spawn, worker === null ? null : {
-      generation: worker.generation, wasAttached: worker.attached, isOpen: sessions.get(worker.generation) !== undefined, isEnding: worker.ending,
+      generation: worker.generation, wasAttached: worker.attached, isEnding: worker.ending,
     });
     if (worker === null) throw new LeaseholdError('hello_refused', { role: hello.role });
+    this.#supersede(worker.generation);
     const isBack = workers.attach(worker.generation, pid);
     const devices = this.#options.devices.filter(({ device }) => worker.devices.includes(device));
     return { generation: worker.generation, threads: worker.threads, devices, isBack };
@@ -94,10 +95,22 @@ export class Reception implements Desk {
       return { generation: `${bootId}-s${String(this.#attached)}`, threads: 0, devices, isBack: false };
     }
     const generation = hello.resume;
-    resumes.checkPeer(generation, identity, { isOpen: sessions.get(generation) !== undefined, given: this.#attached, identity: workers.identityOf(generation) });
+    const open = sessions.get(generation);
+    resumes.checkPeer(generation, identity, { given: this.#attached, identity: open?.identity ?? workers.identityOf(generation) });
+    if (open !== undefined && open.role !== hello.role) throw new LeaseholdError('resume_refused', { generation, reason: 'it belongs to another process' });
+    this.#supersede(generation);
     const isKnown = isInLedger(generation);
     if (isKnown && hello.role !== 'holder') throw new LeaseholdError('resume_refused', { generation, reason: 'it belongs to another process' });
     return { generation, threads: 0, devices, isBack: isKnown };
+  }
+
+  /** Its old connection may not have been seen to end yet: the new one takes its place. */
+  #supersede(generation: string): void {
+    const old = this.#options.sessions.get(generation);
+    if (old === undefined) return;
+    const error = new LeaseholdError('connection_lost', { peer: generation, reason: 'it has come by another connection' });
+    this.#closed(old, error);
+    old.channel.destroy(error);
   }
 
   #welcome(session: Session, hello: Hello, threads: number, devices: Welcome['devices']): void {
@@ -167,6 +180,7 @@ export class Reception implements Desk {
   }
 
   #closed(session: Session, error: LeaseholdError): void {
+    if (this.#options.sessions.get(session.generation) !== session) return;
     this.#options.sessions.delete(session.generation);
     this.#options.log.info({ generation: session.generation, reason: error.message }, 'session closed');
     this.#options.feed({ type: 'session_closed', generation: session.generation, reason: error.message });

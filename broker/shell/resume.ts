@@ -20,27 +20,25 @@ export class Resumes {
 
   /**
    * Throws `resume_refused` unless `peer` may be `generation`: a name of a holder or client that this broker or another
-   * gave, that nobody uses now, that is not known to be dead, and where we know the process that had it, that process.
+   * gave, that is not known to be dead, and where we know the process that had it, or has it now, that process.
    */
-  checkPeer(generation: string, peer: ProcessIdentity, known: { readonly isOpen: boolean; readonly given: number; readonly identity: ProcessIdentity | null }): void {
+  checkPeer(generation: string, peer: ProcessIdentity, known: { readonly given: number; readonly identity: ProcessIdentity | null }): void {
     const [bootId = '', rest = ''] = generation.split('-');
     if (!rest.startsWith('s')) throw refused(generation, 'it belongs to another process');
     if (this.#dead.has(generation)) throw refused(generation, 'it has ended');
-    if (known.isOpen) throw refused(generation, 'a connection of it is open');
     if (bootId === this.#bootId && Number(rest.slice(1)) > known.given) throw refused(generation, 'it was never given');
     if (known.identity !== null && (known.identity.pid !== peer.pid || known.identity.startTime !== peer.startTime)) throw refused(generation, 'it belongs to another process');
   }
 
   /** The same for a worker, of which everything is known. Throws `hello_refused` for one that does not say that it is back. */
-  checkWorker(resume: string | null, spawn: string, worker: { readonly generation: string; readonly wasAttached: boolean; readonly isOpen: boolean; readonly isEnding: boolean } | null): void {
+  checkWorker(resume: string | null, spawn: string, worker: { readonly generation: string; readonly wasAttached: boolean; readonly isEnding: boolean } | null): void {
     const name = resume ?? spawn;
     if (worker === null) {
       if (resume === null) throw new LeaseholdError('hello_refused', { role: 'worker' });
       throw refused(name, 'it has ended, or was never started here');
     }
     if (resume !== null && resume !== worker.generation) throw refused(name, 'it belongs to another process');
-    if (resume === null && (worker.isOpen || worker.wasAttached)) throw new LeaseholdError('hello_refused', { role: 'worker' });
-    if (worker.isOpen) throw refused(name, 'a connection of it is open');
+    if (resume === null && worker.wasAttached) throw new LeaseholdError('hello_refused', { role: 'worker' });
     if (worker.isEnding) throw refused(name, 'it is being ended');
   }
 }

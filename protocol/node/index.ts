@@ -10,4 +10,5 @@ export * from './socket-path.js';
 export * from './stream.js';
 export * from './transport.js';
 export * from './wire-error.js';
+export * from './line.js';
 export * from './orders.js';

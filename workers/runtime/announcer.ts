@@ -22,7 +22,7 @@ export class Announcer {
   /** The next announcement. It is taken as delivered: answers travel in order on one connection, and a lost connection voids all. */
   next(): NewModels {
     this.#seq += 1;
-    const states = new Map(this.#current().map((state) => [state.model, state]));
+    const states = new Map(this.#current().map(({ terms: _terms, ...state }) => [state.model, state]));
     const added: ModelState[] = [];
     for (const [model, state] of states) {
       const text = JSON.stringify(state);
@@ -35,12 +35,18 @@ export class Announcer {
     return { seq: this.#seq, added, removed };
   }
 
+  /** On a new connection announcements count anew. */
+  reset(): void {
+    this.#seq = 0;
+    this.#told.clear();
+  }
+
   /** Everything, for reconciliation; counts as told. */
   full(): { readonly seq: number; readonly models: readonly ModelState[] } {
     this.#seq += 1;
     const models = this.#current();
     this.#told.clear();
-    for (const state of models) this.#told.set(state.model, JSON.stringify(state));
+    for (const { terms: _terms, ...state } of models) this.#told.set(state.model, JSON.stringify(state));
     return { seq: this.#seq, models };
   }
 }

@@ -1,8 +1,7 @@
-/** The way in: hello with the spawn key, welcome, the engine’s start, ready. */
-import { LeaseholdError, protocolVersion, type ControlMessage } from '../../protocol/index.js';
-import { openChannel, type ByteStream, type Channel } from '../../protocol/node/index.js';
+/** The way in: hello with the spawn key, welcome, the engine’s start, ready; and the way back, when the broker was lost. */
+import type { ControlMessage, LeaseholdError } from '../../protocol/index.js';
+import { openLine, type ByteStream, type Line, type Welcome } from '../../protocol/node/index.js';
 import { ControlCardAllocator } from './card-allocator.js';
-import type { Control } from './control.js';
 import { DataServer } from './data-server.js';
 import type { Engine } from './engine.js';
 import type { WorkerEnvironment } from './environment.js';
@@ -16,8 +15,10 @@ export interface AttachOptions {
   readonly environment: WorkerEnvironment;
   /** The connection to the broker, fresh. */
   readonly stream: ByteStream;
+  /** Another one, when that is lost. Left out: the first loss is the last. */
+  readonly dial?: () => Promise<ByteStream>;
   readonly onShutdown: (graceMs: number, reason: string) => void;
-  /** The broker is gone. Called once. */
+  /** The broker is gone, and has not come back within the grace. Called once. */
   readonly onLost: (error: LeaseholdError) => void;
   readonly fatal: (error: unknown) => void;
 }
@@ -32,106 +33,131 @@ export interface AttachedWorker {
 
 /** Resolves when the broker has accepted `ready`. Commands are served from `welcome` on. */
 export async function attachWorker(options: AttachOptions): Promise<AttachedWorker> {
-  const { engine, environment } = options;
-  const desk = new MessageDesk();
-  let closing = false;
-  const lost = deferred();
-  const channel = openChannel(options.stream, {
-    plane: 'control', side: 'worker', limits: environment.limits,
-    handlers: {
-      onMessage: (message) => { desk.take(message); },
-      onStray: (message) => { desk.stray(message); },
-      onClose: (error) => {
-        heartbeats.stop();
-        lost.resolve();
-        if (!closing) options.onLost(error);
-      },
-    },
-  });
-  const heartbeats = new Heartbeats(channel, () => ({ reserved: desk.worker?.reserved ?? [], inFlight: desk.worker?.inFlight ?? 0 }));
-  const welcome = await hello(channel, environment);
+  const { engine, environment, dial = null, onShutdown, fatal } = options;
+  const { limits, cards, spawnId, key } = environment;
+  const line = await openLine(options.stream, { limits, dial, hello: { role: 'worker', spawn: spawnId, proof: key, name: spawnId } });
+  const { generation } = line.welcome;
   const log = new WorkerLog();
-  log.attach(channel);
-  const { limits, cards } = environment;
-  const { onShutdown, fatal } = options;
-  const { generation } = welcome;
-  const worker = new Worker({ engine, cards, channel, generation, limits, log, onShutdown, fatal });
-  desk.staff(worker);
-  heartbeats.start(welcome.heartbeatIntervalMs);
-  await startEngine(options, welcome, channel, log);
+  log.attach(line);
+  const worker = new Worker({ engine, cards, channel: line, generation, limits, log, onShutdown, fatal });
+  const session = new WorkerSession(line, worker, engine, environment, log, options.onLost);
   const data = new DataServer({
-    generation, key: environment.key, limits,
+    generation, key, limits,
     call: (request, link, onFinished) => worker.call(request, link, onFinished),
     log: (message, fields) => { log.line('warn', message, fields); },
   });
+  await startEngine(engine, environment, line, session, log);
   await data.listen(environment.dataSocketPath);
-  await ready(channel, engine, environment);
+  await session.ready();
   return {
     worker, data, log,
     close: async () => {
-      closing = true;
+      session.closing = true;
       await worker.close();
       await data.close();
       await engine.close();
-      heartbeats.stop();
-      channel.end();
-      await lost.promise;
+      await session.end();
     },
   };
 }
 
-async function hello(channel: Channel<'control'>, { limits, spawnId, key }: WorkerEnvironment): Promise<Control<'welcome'>> {
-  const answer = await channel.request(
-    { type: 'hello', protocol: protocolVersion, role: 'worker', spawn: spawnId, proof: key, pid: process.pid, name: spawnId, resume: null },
-    { timeoutMs: limits.helloTimeoutMs },
-  );
-  if (answer.type !== 'welcome') throw new LeaseholdError('message_unexpected', { type: answer.type, reason: 'it answers hello' });
-  if (answer.protocol !== protocolVersion) throw new LeaseholdError('protocol_version', { theirs: answer.protocol, ours: protocolVersion });
-  return answer;
-}
-
-async function startEngine({ engine, environment }: AttachOptions, welcome: Control<'welcome'>, channel: Channel<'control'>, log: WorkerLog): Promise<void> {
+async function startEngine(engine: Engine, environment: WorkerEnvironment, line: Line, session: WorkerSession, log: WorkerLog): Promise<void> {
   await engine.start({
     cards: environment.cards,
-    threads: Math.max(1, welcome.threads),
+    threads: Math.max(1, line.welcome.threads),
     startTimeoutMs: environment.limits.spawnTimeoutMs,
-    allocator: new ControlCardAllocator(channel, environment.limits.commandAnswerMs),
+    allocator: new ControlCardAllocator(line, environment.limits.commandAnswerMs),
     log: (level, message, fields) => { log.line(level, message, fields); },
-    watch: new LedgerWatch(channel, welcome.generation, environment.limits),
-    reportFloor: (device, bytes) => { channel.send({ type: 'floor', device, bytes }); },
+    watch: new LedgerWatch(line, line.welcome.generation, environment.limits),
+    reportFloor: (device, bytes) => { session.floor(device, bytes); },
   });
 }
 
-async function ready(channel: Channel<'control'>, engine: Engine, environment: WorkerEnvironment): Promise<void> {
-  await channel.request({
-    type: 'ready', engine: engine.name, versions: engine.versions, capabilities: engine.capabilities,
-    devices: environment.cards.map(({ device, name, totalBytes }) => ({ device, name, totalBytes })),
-    dataSocket: environment.dataSocketPath, floors: engine.floors.map(({ device, bytes }) => ({ device, bytes })),
-  }, { timeoutMs: environment.limits.spawnTimeoutMs });
-}
+/** The worker's standing with its broker: signs of life, `ready`, and both anew whenever the broker is. */
+class WorkerSession {
+  closing = false;
+  readonly #line: Line;
+  readonly #worker: Worker;
+  readonly #engine: Engine;
+  readonly #environment: WorkerEnvironment;
+  readonly #heartbeats: Heartbeats;
+  readonly #floors = new Map<string, number>();
+  readonly #over: Promise<void>;
+  /** The broker has been told, once, that the engine is up. */
+  #isReady = false;
 
-/** Messages that come in the same breath as `welcome` wait here for the worker that serves them. */
-class MessageDesk {
-  #early: ControlMessage[] = [];
-  worker: Worker | null = null;
-
-  staff(worker: Worker): void {
-    this.worker = worker;
-    for (const message of this.#early.splice(0)) worker.take(message);
+  constructor(line: Line, worker: Worker, engine: Engine, environment: WorkerEnvironment, log: WorkerLog, onLost: (error: LeaseholdError) => void) {
+    this.#line = line;
+    this.#worker = worker;
+    this.#engine = engine;
+    this.#environment = environment;
+    this.#heartbeats = new Heartbeats(line, () => ({ reserved: worker.reserved, inFlight: worker.inFlight }));
+    this.#heartbeats.start(line.welcome.heartbeatIntervalMs);
+    this.#over = new Promise((resolve) => {
+      line.staff({
+        onMessage: (message) => { worker.take(message); },
+        onStray: (message) => { worker.stray(message); },
+        onDetached: () => {
+          this.#heartbeats.stop();
+          worker.detached();
+        },
+        onReattached: (welcome) => {
+          log.line('info', 'back with a broker', { bootId: welcome.bootId });
+          return this.#reattached(welcome);
+        },
+        onLost: (error) => {
+          this.#heartbeats.stop();
+          resolve();
+          if (!this.closing) onLost(error);
+        },
+      });
+    });
   }
 
-  take(message: ControlMessage): void {
-    if (this.worker === null) this.#early.push(message);
-    else this.worker.take(message);
+  /** What the process costs is kept, so that another broker learns it too. */
+  floor(device: string, bytes: number): void {
+    this.#floors.set(device, bytes);
+    this.#line.send({ type: 'floor', device, bytes });
   }
 
-  stray(message: ControlMessage): void {
-    this.worker?.stray(message);
+  /** Resolves when a broker has accepted it: the one that started us, or, should that be gone by now, the next. */
+  async ready(): Promise<void> {
+    for (const { device, bytes } of this.#engine.floors) this.#floors.set(device, Math.max(bytes, this.#floors.get(device) ?? 0));
+    for (;;) {
+      await this.#line.reattached();
+      try {
+        await this.#sayReady();
+        break;
+      } catch (error) {
+        if (this.#line.open) throw error;
+      }
+    }
+    this.#isReady = true;
   }
-}
 
-function deferred(): { readonly promise: Promise<void>; readonly resolve: () => void } {
-  let resolve: () => void = () => undefined;
-  const promise = new Promise<void>((settle) => { resolve = settle; });
-  return { promise, resolve };
+  async end(): Promise<void> {
+    this.#heartbeats.stop();
+    this.#line.end();
+    await this.#over;
+  }
+
+  /** An engine that is still starting says `ready` when it is up, to whichever broker is there then. */
+  async #reattached(welcome: Welcome): Promise<void> {
+    this.#heartbeats.start(welcome.heartbeatIntervalMs);
+    if (!this.#isReady) return;
+    const ready = this.#sayReady();
+    const told = this.#worker.reattached();
+    await ready;
+    await told;
+  }
+
+  #sayReady(): Promise<ControlMessage> {
+    const { cards, dataSocketPath, limits } = this.#environment;
+    const { name, versions, capabilities } = this.#engine;
+    return this.#line.request({
+      type: 'ready', engine: name, versions, capabilities, dataSocket: dataSocketPath,
+      devices: cards.map(({ device, name: cardName, totalBytes }) => ({ device, name: cardName, totalBytes })),
+      floors: [...this.#floors].map(([device, bytes]) => ({ device, bytes })),
+    }, { timeoutMs: limits.spawnTimeoutMs });
+  }
 }

@@ -50,6 +50,17 @@ export function cardBytes(model: LoadedModel | null, device: string): number {
   return model === null || device === cpuDevice ? 0 : checkedBytes('residentBytes', model.residentBytes());
 }
 
+/** The parts of a lease once some have been measured: one taken up front is as large as measured, any other at least as large as it was asked for (D11). */
+export function truedUp(parts: readonly LeasePart[], measured: readonly LeasePart[]): readonly LeasePart[] {
+  const byName = new Map(parts.map((part) => [part.name, part]));
+  for (const part of measured) {
+    const bytes = part.upFront ? part.bytes : Math.max(byName.get(part.name)?.bytes ?? 0, part.bytes);
+    if (bytes === 0) byName.delete(part.name);
+    else byName.set(part.name, { ...part, bytes });
+  }
+  return [...byName.values()];
+}
+
 function contextPart(estimate: Estimate, context: FirstContext): LeasePart {
   return { name: context.name, kind: 'context', bytes: estimate.contextBytes(context.tokens), upFront: true };
 }

@@ -9,7 +9,7 @@ import type { CardWatch } from './engine.js';
 
 /** The parts of `ledger_state` that are looked at. */
 interface Ledger {
-  readonly cards: readonly { readonly device: string; readonly sampledUsedBytes: number | null; readonly sampleAgeMs: number | null; readonly returningBytes: number }[];
+  readonly cards: readonly { readonly device: string; readonly sampledUsedBytes: number | null; readonly sampleAgeMs: number | null; readonly returningBytes: number; readonly closed?: object | null }[];
   readonly leases: readonly { readonly device: string; readonly generation: string; readonly lease: string; readonly state: string; readonly residentBytes: number }[];
   readonly processes: readonly { readonly generation: string; readonly state: string; readonly devices: readonly string[] }[];
   readonly omitted: { readonly leases: number; readonly processes: number };
@@ -43,7 +43,7 @@ export class LedgerWatch implements CardWatch {
   async neighbours(device: string): Promise<string | null> {
     const ledger = await this.#ledger();
     const card = ledger?.cards.find((each) => each.device === device);
-    if (ledger === null || card === undefined || card.returningBytes > 0 || ledger.omitted.leases + ledger.omitted.processes > 0) return null;
+    if (ledger === null || card === undefined || card.returningBytes > 0 || (card.closed ?? null) !== null || ledger.omitted.leases + ledger.omitted.processes > 0) return null;
     const leases = ledger.leases.filter((lease) => lease.device === device && lease.generation !== this.generation);
     const processes = ledger.processes.filter((process) => process.devices.includes(device) && process.generation !== this.generation);
     if (leases.some(({ state }) => !restingLeases.has(state)) || processes.some(({ state }) => state === 'spawning' || state === 'ending')) return null;

@@ -88,11 +88,14 @@ export class ModelHost {
   /** As the broker is told; null while nothing is held and nothing is on its way. */
   get state(): ModelState | null {
     const { residency } = this.#door;
-    const { held } = this.moves;
+    const { held, room } = this.moves;
     if (residency.kind === 'absent') return null;
+    // Back on the card only once that is granted.
+    const kind = residency.kind === 'resuming' && residency.phase === 'asking' ? 'parked' : residency.kind;
     return {
-      model: this.key, lease: this.lease, device: this.#options.device, state: residency.kind,
+      model: this.key, lease: this.lease, device: this.#options.device, state: kind,
       residentBytes: held.residentBytes, hostBytes: held.hostBytes, inFlight: this.inFlight, parkable: held.parkable,
+      ...(room.terms === null || this.lease === null ? {} : { terms: room.terms }),
     };
   }
 
@@ -132,6 +135,21 @@ export class ModelHost {
 
   cancelCommand(command: number): void {
     this.feed({ type: 'command_cancelled', command });
+  }
+
+  /** The broker that gave them is gone: what has not begun is not begun, what has is our own affair from now on. */
+  voidCommands(): void {
+    const { underway, later } = this.#door;
+    for (const command of [...(underway === null ? [] : [underway.command]), ...later]) this.feed({ type: 'command_cancelled', command: command.id });
+  }
+
+  /** Says anew what is held and how it is used, to a broker that may not have heard it. */
+  retell(): void {
+    const { kind } = this.#door.residency;
+    if (kind === 'resident') this.moves.report(kind, this.moves.held.parts);
+    else if (kind === 'parked') this.moves.report(kind, null);
+    this.#toldUse = '';
+    this.#reportUse();
   }
 
   /** Takes no more calls, ends those that are here, and leaves the card. */

@@ -227,7 +227,10 @@ export class ModelMoves {
   report(state: ResidencyState, parts: readonly LeasePart[] | null, loadMs: number | null = null): void {
     if (this.#lease === null) return;
     const { residentBytes, hostBytes } = this.held;
-    if (state === 'resident' && parts !== null) this.held.toldGone();
+    if (state === 'resident' && parts !== null) {
+      this.room.measured(parts);
+      this.held.toldGone();
+    }
     this.#options.reports.residency({ lease: this.#lease, model: this.#options.key, state, residentBytes, hostBytes, parts, loadMs });
   }
 }

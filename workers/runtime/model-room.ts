@@ -1,6 +1,6 @@
 /** Asking the broker for a model's room: how much, how urgently, and again when those who asked first have given up. */
-import { LeaseholdError, classPolicies, type ModelSpec, type RequestClass } from '../../protocol/index.js';
-import { contextBudget, declaredEstimate, droppedContexts, loadBudget, type Budget } from './budget.js';
+import { LeaseholdError, classPolicies, type LeasePart, type LeaseTerms, type ModelSpec, type RequestClass } from '../../protocol/index.js';
+import { contextBudget, declaredEstimate, droppedContexts, loadBudget, truedUp, type Budget } from './budget.js';
 import { elapsedMs, nowUs } from './clock.js';
 import type { ControlChannel } from './control.js';
 import type { FirstContext } from './door-types.js';
@@ -48,6 +48,8 @@ export class ModelRoom {
   #request: OpenRequest | null = null;
   /** The record that explains the latest wait or grant. */
   explain: string | null = null;
+  /** As what the lease was granted, for a broker that was not there; null: nothing is. */
+  terms: LeaseTerms | null = null;
   /** What a card refused at the last load: the next request plans at least for that (B22). */
   refusedBytes = 0;
 
@@ -63,6 +65,7 @@ export class ModelRoom {
     const estimate = this.#estimate ??= await this.#estimated(signal);
     const budget = loadBudget(estimate, this.#options.spec().embedding ? null : context, device, this.refusedBytes);
     const grant = await this.#granted(lease, budget, estimate, signal);
+    this.#noteTerms(budget.parts, grant.chargedBytes);
     this.explain = grant.explain ?? this.explain;
     return grant;
   }
@@ -70,11 +73,36 @@ export class ModelRoom {
   /** Room for one more context of a resident model, in place of those that it `replaces`. */
   async forContext(lease: string, context: FirstContext, replaces: readonly string[], signal: AbortSignal): Promise<void> {
     const { key, device } = this.#options;
-    const waiting = this.#options.waiting();
-    if (waiting === null) throw new LeaseholdError('request_cancelled', { what: `A context of ${key}` });
     const estimate = this.#estimate ??= await this.#estimated(signal);
     const { parts, peakBytes } = contextBudget(estimate, context, device);
-    await this.#open(lease, { parts: [...droppedContexts(replaces), ...parts], peakBytes }, estimate, waiting, signal).granted;
+    const budget = { parts: [...droppedContexts(replaces), ...parts], peakBytes };
+    for (;;) {
+      const waiting = this.#options.waiting();
+      if (waiting === null || signal.aborted) throw new LeaseholdError('request_cancelled', { what: `A context of ${key}` });
+      try {
+        const grant = await this.#open(lease, budget, estimate, waiting, signal).granted;
+        this.#noteTerms(truedUp(this.terms?.parts ?? [], [...this.#held.goneParts, ...budget.parts]), grant.chargedBytes);
+        return;
+      } catch (error) {
+        await this.#brokerBack(error, signal);
+      }
+    }
+  }
+
+  /** What was measured of it: the lease is trued up by that. */
+  measured(parts: readonly LeasePart[]): void {
+    if (this.terms !== null) this.terms = { ...this.terms, parts: truedUp(this.terms.parts, parts) };
+  }
+
+  #noteTerms(parts: readonly LeasePart[], chargedBytes: number): void {
+    this.terms = { chargedBytes, parts, class: this.#options.waiting()?.class ?? this.terms?.class ?? 'normal', policy: this.#options.spec().policy };
+  }
+
+  /** The request went with its broker: it is asked again when that, or another, is there. Any other error is thrown. */
+  async #brokerBack(error: unknown, signal: AbortSignal): Promise<void> {
+    if (this.#options.channel.open) throw error;
+    this.#options.stage('waiting', null, 'the broker is gone; waiting until it is back', null);
+    await this.#options.channel.reattached(signal);
   }
 
   /** A call joined: the open request is as urgent as the most urgent of those who wait. */
@@ -91,7 +119,7 @@ export class ModelRoom {
       try {
         return await request.granted;
       } catch (error) {
-        if (!this.#worthAskingAgain(error, waiting)) throw error;
+        if (!this.#worthAskingAgain(error, waiting)) await this.#brokerBack(error, signal);
       } finally {
         if (this.#request === request) this.#request = null;
       }

@@ -75,6 +75,11 @@ export class Reports {
     this.#use.clear();
   }
 
+  /** The broker is another, or has missed something: all is told anew. */
+  retell(): void {
+    this.#toldUse.clear();
+  }
+
   /** A model that is gone leaves nothing behind here. */
   forget(model: string): void {
     this.#use.delete(model);

@@ -1,7 +1,7 @@
 /** A worker as a process: environment, signals, the broker’s end, and how each ending looks from outside. */
 import { readFileSync, writeSync } from 'node:fs';
 import { LeaseholdError, errorEnd, workerExitCodes } from '../../protocol/index.js';
-import { connect } from '../../protocol/node/index.js';
+import { connect, type ByteStream } from '../../protocol/node/index.js';
 import { attachWorker, type AttachedWorker } from './attach.js';
 import type { Engine } from './engine.js';
 import { readEnvironment } from './environment.js';
@@ -9,7 +9,8 @@ import { readEnvironment } from './environment.js';
 /**
  * Runs `engine` as a worker of the broker that started this process; resolves
  * when the broker has accepted it. Ends the process, with one of
- * `workerExitCodes`; with all its children when the broker is gone.
+ * `workerExitCodes`; with all its children when the broker is gone and no
+ * other came within the grace.
  */
 export async function runWorker(engine: Engine): Promise<void> {
   // Before anything else: a signal during the start must already find its handler (B86).
@@ -23,9 +24,9 @@ export async function runWorker(engine: Engine): Promise<void> {
   try {
     const environment = readEnvironment(process.env);
     end.graceMs = environment.limits.terminateGraceMs;
-    const stream = await connect({ path: environment.socketPath, timeoutMs: environment.limits.helloTimeoutMs });
+    const dial = (): Promise<ByteStream> => connect({ path: environment.socketPath, timeoutMs: environment.limits.helloTimeoutMs });
     end.attached(await attachWorker({
-      engine, environment, stream,
+      engine, environment, stream: await dial(), dial,
       onShutdown: (graceMs, reason) => { end.gracefully(graceMs, reason); },
       onLost: (error) => { end.brokerLost(error); },
       fatal: (error) => { end.fatally(error); },

@@ -32,8 +32,10 @@ export class Worker {
   readonly #hosts = new Map<string, ModelHost>();
   readonly #reports: Reports;
   readonly #announcer = new Announcer(() => this.#states());
-  /** Which model each open command is for, so that a cancel finds it. */
-  readonly #commands = new Map<number, ModelHost>();
+  /** The broker's open commands, by a number of our own: the ids of one broker may be those of the next. */
+  readonly #commands = new Map<number, { readonly host: ModelHost; readonly id: number }>();
+  #lastCommand = 0;
+  #onTold: (() => void) | null = null;
   /** Open commands that take no word before their answer. */
   readonly #curt = new Set<number>();
   #calls = 0;
@@ -119,11 +121,12 @@ export class Worker {
   readonly #orders: Orders = {
     move: (order) => { this.#move(order); },
     trim: (order) => { this.#trim(order); },
-    cancel: (id) => { this.#commands.get(id)?.cancelCommand(id); },
+    cancel: (target) => { for (const [command, { host, id }] of this.#commands) if (id === target) host.cancelCommand(command); },
     recall: ({ id, lease }) => { this.#send({ type: 'recalled', id, lease, begun: this.#hostOf(lease) !== undefined }); },
     list: ({ id }) => {
       this.#reports.flushUse();
       this.#options.channel.send({ type: 'models', id, ...this.#announcer.full() });
+      this.#toldAll();
     },
     drain: ({ id }) => {
       this.#draining = true;
@@ -144,19 +147,20 @@ export class Worker {
     else this.#options.channel.send({ type: 'release_lease', lease: message.lease, cause: 'unused', failure: null });
   }
 
-  #move(message: Control<'model_to_device'>): void {
+  #move(message: Control<'model_to_device'>, isCurt = false): void {
+    this.#lastCommand += 1;
     const command: DoorCommand = {
-      id: message.id, lease: message.lease, target: message.target, bytes: message.bytes, when: message.when,
+      id: this.#lastCommand, lease: message.lease, target: message.target, bytes: message.bytes, when: message.when,
       waiterSinceUs: message.waiterSinceUs, expiresAtUs: nowUs() + message.expiresMs * 1000,
     };
     const host = this.#hostOf(message.lease);
     const refusal = misdirected(message, this.#options.generation, host !== undefined);
     if (refusal !== null || host === undefined) {
-      this.#curt.delete(message.id);
       if (refusal !== null) this.#send(refusal);
       return;
     }
-    this.#commands.set(message.id, host);
+    this.#commands.set(command.id, { host, id: message.id });
+    if (isCurt) this.#curt.add(command.id);
     host.command(command);
   }
 
@@ -169,11 +173,10 @@ export class Worker {
     const host = this.#hostOf(message.lease);
     if (host?.state?.state === 'parked' || host === undefined) {
       const { id, lease, model, generation, expiresMs } = message;
-      this.#curt.add(id);
       this.#move({
         type: 'model_to_device', id, lease, model, generation, expiresMs, target: 'none', device: null, bytes: null, when: 'now',
         waiterSinceUs: null, reason: 'trim_host',
-      });
+      }, true);
     } else if (host.references > 0) {
       this.#send({ type: 'busy', id: message.id, inFlight: host.references });
     } else {
@@ -182,15 +185,20 @@ export class Worker {
   }
 
   #answer(command: DoorCommand, answer: DoorAnswer, host: ModelHost): void {
-    const { id } = command;
+    const open = this.#commands.get(command.id);
+    if (open === undefined) {
+      this.#doneForNobody(command, answer, host);
+      return;
+    }
+    const { id } = open;
     if (answer.kind === 'draining') {
-      if (this.#curt.has(id)) return;
+      if (this.#curt.has(command.id)) return;
       this.#reports.flushUse();
       this.#options.channel.send({ type: 'draining', id, inFlight: answer.inFlight });
       return;
     }
-    this.#commands.delete(id);
-    this.#curt.delete(id);
+    this.#commands.delete(command.id);
+    this.#curt.delete(command.id);
     const { residentBytes, hostBytes } = host.moves.held;
     switch (answer.kind) {
       case 'busy':
@@ -213,6 +221,13 @@ export class Worker {
     }
   }
 
+  /** The broker that ordered it is gone, and it was too late to leave it: told as our own doing. */
+  #doneForNobody({ lease }: DoorCommand, answer: DoorAnswer, host: ModelHost): void {
+    if (answer.kind !== 'done') return;
+    if (answer.target === 'none') this.#options.channel.send({ type: 'release_lease', lease, cause: 'unloaded', failure: null });
+    else host.retell();
+  }
+
   /** An answer of ours: what is used is told before it, what has changed rides on it. */
   #send(answer: Control<'ok' | 'error' | 'recalled' | 'done' | 'busy' | 'unsupported' | 'failed'>): void {
     this.#reports.flushUse();
@@ -228,6 +243,35 @@ export class Worker {
     const { log, fatal } = this.#options;
     log.line('error', 'the engine hangs; this process ends', { code: error.code, reason: error.message });
     setImmediate(() => { fatal(error); });
+  }
+
+  // ── The broker's end, and its return ───────────────────────────────────
+
+  /** The connection is gone, calls go on. What was asked over it is void. */
+  detached(): void {
+    this.#commands.clear();
+    this.#curt.clear();
+    for (const host of this.#hosts.values()) host.voidCommands();
+  }
+
+  /** A connection is there again; resolves when the broker has asked for everything and been told it. */
+  async reattached(): Promise<void> {
+    this.#announcer.reset();
+    this.#reports.retell();
+    const told = new Promise<void>((resolve) => { this.#onTold = resolve; });
+    let timer: NodeJS.Timeout | undefined;
+    const patience = new Promise<void>((resolve) => { timer = setTimeout(resolve, this.#options.limits.commandAnswerMs); });
+    await Promise.race([told, patience]);
+    clearTimeout(timer);
+  }
+
+  /** Everything has been announced; what was measured and how it is used follows. */
+  #toldAll(): void {
+    if (this.#onTold === null) return;
+    for (const host of this.#hosts.values()) host.retell();
+    this.#reports.flushUse();
+    this.#onTold();
+    this.#onTold = null;
   }
 
   // ── The end ────────────────────────────────────────────────────────────
