@@ -30,7 +30,8 @@ export function explainBytes(core: Core, process: Process): void {
     const seat = card.seats.get(process.generation);
     if (seat === undefined) continue;
     setResidue(core, seat, 0);
-    if (seat.readingBytes === null || (process.role === 'worker' && seat.floorSource === 'measured')) continue;
+    // Of a load under way it cannot be told how much of the figure it has.
+    if (seat.readingBytes === null || seat.unsettled > 0 || (process.role === 'worker' && seat.floorSource === 'measured')) continue;
     const floorBytes = Math.max(0, seat.readingBytes - seat.leasedBytes);
     seat.floorSource = 'measured';
     setCharged(core, seat.floor, floorBytes);

@@ -25,6 +25,11 @@ export interface LineOptions {
   readonly signal?: AbortSignal;
 }
 
+export interface AskOptions extends RequestOptions<'control'> {
+  /** Default `timeoutMs`. */
+  readonly seekMs?: number;
+}
+
 export interface LineHandlers {
   onMessage(message: ControlMessage): void;
   onStray(message: ControlMessage): void;
@@ -117,6 +122,9 @@ export class Line {
   #waiting: { resolve(): void; reject(error: LeaseholdError): void }[] = [];
   readonly #stop = new AbortController();
   #unrefed = false;
+  #relaxed = false;
+  /** Who keeps the process, and how the connection of now lets go of each. */
+  readonly #holds = new Map<object, () => void>();
 
   constructor(options: LineOptions, attached: Attached) {
     this.#options = options;
@@ -165,11 +173,12 @@ export class Line {
   /**
    * A request that is asked again, with its age, when the connection was lost
    * before its answer came (D3). `build` is given the milliseconds since it was
-   * first asked. `timeoutMs` bounds all of it.
+   * first asked. `timeoutMs` bounds all of it, `seekMs` how long a broker is waited for.
    */
-  async ask(build: (ageMs: number) => WithoutId<ControlMessage>, options: RequestOptions<'control'>): Promise<ControlMessage> {
+  async ask(build: (ageMs: number) => WithoutId<ControlMessage>, options: AskOptions): Promise<ControlMessage> {
     const startedMs = performance.now();
-    const leftMs = (): number | null => (options.timeoutMs === null ? null : options.timeoutMs - (performance.now() - startedMs));
+    const seekMs = options.seekMs ?? options.timeoutMs;
+    const leftMs = (): number | null => (seekMs === null ? null : seekMs - (performance.now() - startedMs));
     for (;;) {
       if (this.#returning) await this.#reattachedWithin(leftMs(), options.signal);
       const ageMs = Math.round(performance.now() - startedMs);
@@ -199,6 +208,26 @@ export class Line {
   unref(): void {
     this.#unrefed = true;
     this.#attached.channel.unref();
+  }
+
+  /** From now on it keeps the process only while something is asked, or `hold` says so; over every connection of it. */
+  relax(): void {
+    this.#relaxed = true;
+    this.#attached.channel.relax();
+  }
+
+  /** Keeps the process until the function it returns is called, while the broker is sought too. */
+  hold(): () => void {
+    const mark = {};
+    this.#holds.set(mark, this.#attached.channel.hold());
+    return () => {
+      this.#holds.get(mark)?.();
+      this.#holds.delete(mark);
+    };
+  }
+
+  get #keepsProcess(): boolean {
+    return !this.#unrefed && (!this.#relaxed || this.#holds.size > 0 || this.#waiting.length > 0);
   }
 
   async #reattachedWithin(withinMs: number | null, signal: AbortSignal | undefined): Promise<void> {
@@ -267,13 +296,15 @@ export class Line {
         return;
       }
       // Unreferenced: whoever waits for nothing else than a broker that is gone may end.
-      await pause(seekPauseMs, undefined, { ref: !this.#unrefed });
+      await pause(seekPauseMs, undefined, { ref: this.#keepsProcess });
     }
   }
 
   #found(handlers: LineHandlers, attached: Attached): void {
     this.#attached = attached;
     if (this.#unrefed) attached.channel.unref();
+    if (this.#relaxed) attached.channel.relax();
+    for (const mark of this.#holds.keys()) this.#holds.set(mark, attached.channel.hold());
     const told = handlers.onReattached(attached.welcome);
     this.#staffDesk(attached, handlers);
     told.then(() => {

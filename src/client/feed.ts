@@ -18,7 +18,7 @@ export class Feed {
   #subscribed: Promise<void> | null = null;
   #ended: LeaseholdError | null = null;
 
-  /** `subscribe` asks the broker; it is called once, with the first reader. */
+  /** `subscribe` asks the broker; it is called once, with the first reader, and again for each broker after the first. */
   constructor(subscribe: () => Promise<void>, eventsMax: number) {
     this.#subscribe = subscribe;
     this.#eventsMax = eventsMax;
@@ -33,6 +33,14 @@ export class Feed {
     const { seq, atUs, name, dropped } = event;
     const data = JSON.parse(event.json) as BrokerEvent['data'];
     for (const reader of this.#readers) reader.push({ seq, atUs, name, data, dropped });
+  }
+
+  /** The broker is another: it is asked anew. What happened meanwhile nobody tells. */
+  resubscribe(): void {
+    if (this.#subscribed === null) return;
+    this.#subscribed = this.#subscribe();
+    // One that fails is asked for again by the next reader; a session that has ended tells its readers itself.
+    this.#subscribed.catch(() => { this.#subscribed = null; });
   }
 
   /** A session that we closed ends its readers' loops; one that was lost fails them. */

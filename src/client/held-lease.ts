@@ -1,7 +1,9 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 /** One lease that this process holds itself: reported as it is used, and given back when the broker wants it and nothing uses it. */
-import { LeaseholdError, deniedError, type ControlMessage, type LeasePart, type Limits, type ModelState, type NewModels, type ResidencyState } from '../../protocol/index.js';
-import type { Channel } from '../../protocol/node/index.js';
+import {
+  LeaseholdError, deniedError, type ControlMessage, type LeasePart, type LeaseTerms, type Limits, type ModelPolicy, type ModelState, type NewModels, type RequestClass, type ResidencyState,
+} from '../../protocol/index.js';
+import type { Line } from '../../protocol/node/index.js';
 import { checkEvictAnswer, checkMeasured, checkParts, type EvictAnswer, type Measured } from './measured.js';
 import { warn } from './warn.js';
 
@@ -30,12 +32,14 @@ export interface EvictOrder {
 export type EvictHandler = (order: EvictOrder) => Promise<EvictAnswer> | EvictAnswer;
 
 export interface HeldLeaseParts {
-  readonly channel: Channel<'control'>;
+  readonly line: Line;
   readonly limits: Limits;
   readonly grant: Control<'grant'>;
   readonly parts: readonly LeasePart[];
   readonly model: string;
   readonly parkable: boolean;
+  readonly class: RequestClass;
+  readonly policy: ModelPolicy;
   readonly onEvict: EvictHandler;
   readonly tell: (text: string) => string;
   readonly announce: () => NewModels;
@@ -50,6 +54,8 @@ interface Underway {
   readonly abort: AbortController;
   readonly expiry: NodeJS.Timeout;
   begun: boolean;
+  /** The broker that gave it is gone: what comes of it is told as our own doing. */
+  void: boolean;
 }
 
 export class HeldLease {
@@ -110,6 +116,11 @@ export class HeldLease {
     };
   }
 
+  /** As what it was granted, for a broker that was not there. */
+  get terms(): LeaseTerms {
+    return { chargedBytes: this.#chargedBytes, parts: this.#parts, class: this.#own.class, policy: this.#own.policy };
+  }
+
   /** Says what is on the card now, after loading and whenever it changes. Resolves when the ledger has taken it in. */
   async loaded(measured: Measured): Promise<void> {
     this.#assertHeld();
@@ -137,7 +148,7 @@ export class HeldLease {
   async resize(parts: readonly LeasePart[], options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     this.#assertHeld();
     checkParts(parts);
-    const answer = await this.#own.channel.request({ type: 'resize_lease', lease: this.lease, parts }, { timeoutMs: this.#own.limits.requestDeadlineMs, ...options });
+    const answer = await this.#own.line.ask(() => ({ type: 'resize_lease', lease: this.lease, parts }), { timeoutMs: this.#own.limits.requestDeadlineMs, ...options });
     if (answer.type === 'deny') throw deniedError(answer, { model: this.model, device: this.device, deadlineMs: 0 });
     if (answer.type !== 'grant') throw new LeaseholdError('message_unexpected', { type: answer.type, reason: 'it answers resize_lease' });
     this.#chargedBytes = answer.chargedBytes;
@@ -152,7 +163,7 @@ export class HeldLease {
   /** Gives it back: the bytes are, or are about to be, free. What was quarantined can still be given back. Idempotent. */
   release(cause: 'unused' | 'unloaded' | 'load_failed' | 'cancelled' = 'unloaded'): void {
     if (this.#over !== null && !this.#quarantined) return;
-    this.#own.channel.send({ type: 'release_lease', lease: this.lease, cause, failure: null });
+    this.#own.line.send({ type: 'release_lease', lease: this.lease, cause, failure: null });
     this.#end('it was released');
     this.#quarantined = false;
   }
@@ -160,6 +171,22 @@ export class HeldLease {
   /** `using lease = …` gives it back at the end of the block. */
   [Symbol.dispose](): void {
     this.release();
+  }
+
+  /** @internal The broker is gone, for now. An order of it that has not begun is not carried out. */
+  detached(error: LeaseholdError): void {
+    const underway = this.#underway;
+    if (underway === null) return;
+    underway.void = true;
+    if (underway.begun) return;
+    underway.abort.abort(error);
+    this.#dropOrder();
+  }
+
+  /** @internal A broker is there that may not have heard how it stands. */
+  retell(): void {
+    this.#reportUse();
+    if (this.#state === 'resident' || this.#state === 'parked') void this.#report(this.#parts, null).catch(() => undefined);
   }
 
   /** @internal The session has ended. */
@@ -192,12 +219,12 @@ export class HeldLease {
       this.#answer({ type: 'unsupported', id, message: `${this.model} is where it is` });
       return;
     }
-    this.#own.channel.send({ type: 'draining', id, inFlight: this.inFlight });
+    this.#own.line.send({ type: 'draining', id, inFlight: this.inFlight });
     const abort = new AbortController();
     const order: EvictOrder = { target: message.target, bytes: message.bytes, when: message.when, reason: this.#own.tell(message.reason), signal: abort.signal };
     const expiry = setTimeout(() => { this.#giveUp('command_expired'); }, Math.min(message.expiresMs, 2 ** 31 - 1));
     expiry.unref();
-    this.#underway = { id, order, abort, expiry, begun: false };
+    this.#underway = { id, order, abort, expiry, begun: false, void: false };
     this.#carryOutWhenIdle();
   }
 
@@ -221,13 +248,18 @@ export class HeldLease {
     void this.#carryOut(underway);
   }
 
-  async #carryOut({ id, order }: Underway): Promise<void> {
+  async #carryOut(underway: Underway): Promise<void> {
+    const { id, order } = underway;
     const before = this.#residentBytes;
     try {
       const answer = await this.#own.onEvict(order);
       if (this.#over !== null) return;
       checkEvictAnswer(answer);
       this.#dropOrder();
+      if (underway.void) {
+        this.#movedForNobody(answer);
+        return;
+      }
       if (answer === 'busy') this.#answer({ type: 'busy', id, inFlight: this.inFlight });
       else if (answer === 'unsupported') this.#answer({ type: 'unsupported', id, message: `${this.model} cannot be moved to ${order.target}` });
       else if (order.bytes === null && answer.residentBytes > 0 && answer.residentBytes >= before) throw new LeaseholdError('input_invalid', { field: 'onEvict', reason: `it returned residentBytes ${String(answer.residentBytes)}: all of it is still there; answer 'busy' or 'unsupported' where nothing can be freed` });
@@ -238,16 +270,27 @@ export class HeldLease {
       const failure = new LeaseholdError('move_failed', { model: this.model, reason }, { cause: error, help: 'The lease stays as it was and is left alone for a while; a second failure in a row quarantines its bytes.' });
       warn(failure);
       this.#dropOrder();
-      if (this.#over === null) this.#fail(id, failure);
+      if (this.#over === null && !underway.void) this.#fail(id, failure);
     }
+  }
+
+  #movedForNobody(answer: EvictAnswer): void {
+    if (answer === 'busy' || answer === 'unsupported') return;
+    this.#hold(answer.residentBytes, answer.hostBytes ?? 0);
+    if (this.#state === 'absent') this.release();
+    else this.retell();
+  }
+
+  #hold(residentBytes: number, hostBytes: number): void {
+    this.#residentBytes = residentBytes;
+    this.#hostBytes = hostBytes;
+    this.#state = residentBytes > 0 ? 'resident' : hostBytes > 0 ? 'parked' : 'absent';
   }
 
   /** States what was done, which may be less than was asked. */
   #moved(id: number, before: number, residentBytes: number, hostBytes: number, reason: string): void {
-    this.#residentBytes = residentBytes;
-    this.#hostBytes = hostBytes;
-    const target = residentBytes > 0 || hostBytes > 0 ? 'host' : 'none';
-    this.#state = residentBytes > 0 ? 'resident' : hostBytes > 0 ? 'parked' : 'absent';
+    this.#hold(residentBytes, hostBytes);
+    const target = this.#state === 'absent' ? 'none' : 'host';
     this.#answer({ type: 'done', id, target, freedBytes: Math.max(0, before - residentBytes), residentBytes, hostBytes });
     if (target === 'none') this.#end(`it was evicted (${reason})`);
   }
@@ -274,19 +317,19 @@ export class HeldLease {
   }
 
   #answer(answer: Control<'done' | 'busy' | 'unsupported' | 'failed'>): void {
-    this.#own.channel.send({ ...answer, newModels: this.#own.announce() });
+    this.#own.line.send({ ...answer, newModels: this.#own.announce() });
   }
 
   #reportUse(): void {
     if (this.#over !== null) return;
-    this.#own.channel.send({ type: 'in_use', seq: ++this.#seq, lease: this.lease, model: this.model, inFlight: this.inFlight, queued: 0 });
+    this.#own.line.send({ type: 'in_use', seq: ++this.#seq, lease: this.lease, model: this.model, inFlight: this.inFlight, queued: 0 });
   }
 
   async #report(parts: readonly LeasePart[], loadMs: number | null): Promise<void> {
-    await this.#own.channel.request({
+    await this.#own.line.ask(() => ({
       type: 'residency', seq: ++this.#seq, lease: this.lease, model: this.model, state: this.#state, residentBytes: this.#residentBytes,
       hostBytes: this.#hostBytes, parts, loadMs,
-    }, { timeoutMs: this.#own.limits.requestDeadlineMs });
+    }), { timeoutMs: this.#own.limits.requestDeadlineMs });
   }
 
   #assertHeld(): void {

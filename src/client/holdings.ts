@@ -1,6 +1,6 @@
 /** The leases of one holder session: asked for, reported, and given back when the broker says so. */
 import { LeaseholdError, deniedError, type ControlMessage, type LeasePart, type Limits, type ModelPolicy, type ModelState, type RequestClass } from '../../protocol/index.js';
-import { misdirected, takeOrder, type Channel, type Orders } from '../../protocol/node/index.js';
+import { misdirected, takeOrder, type Line, type Orders } from '../../protocol/node/index.js';
 import { defaultPolicy } from './default-policy.js';
 import { HeldLease, type EvictHandler } from './held-lease.js';
 
@@ -37,17 +37,16 @@ export interface HoldOptions {
 const answerMarginMs = 30_000;
 
 export class Holdings {
-  readonly #channel: Channel<'control'>;
-  readonly #generation: string;
+  readonly #line: Line;
   readonly #limits: Limits;
   readonly #leases = new Map<string, HeldLease>();
   /** Models that the broker has been told of. */
   readonly #told = new Set<string>();
   #announced = 0;
+  #onTold: (() => void) | null = null;
 
-  constructor(channel: Channel<'control'>, generation: string, limits: Limits) {
-    this.#channel = channel;
-    this.#generation = generation;
+  constructor(line: Line, limits: Limits) {
+    this.#line = line;
     this.#limits = limits;
   }
 
@@ -67,11 +66,11 @@ export class Holdings {
     const deadlineMs = options.deadlineMs ?? this.#limits.requestDeadlineMs;
     const parts = partsOf(options);
     const { model, device, signal } = options;
-    const answer = await this.#channel.request({
-      type: 'request_vram_budget', model, device, lease: null, parts, peakBytes: options.peakBytes ?? 0, class: options.class ?? 'normal', deadlineMs,
-      parkable: options.parkable ?? false, profilesFreeMemory: false, source: 'declared', policy: options.policy ?? defaultPolicy, gang: null,
-    }, {
-      timeoutMs: deadlineMs + answerMarginMs, ...(signal === undefined ? {} : { signal }),
+    const answer = await this.#line.ask((ageMs) => ({
+      type: 'request_vram_budget', model, device, lease: null, parts, peakBytes: options.peakBytes ?? 0, class: options.class ?? 'normal', deadlineMs: Math.max(0, deadlineMs - ageMs),
+      ...(ageMs === 0 ? {} : { ageMs }), parkable: options.parkable ?? false, profilesFreeMemory: false, source: 'declared', policy: options.policy ?? defaultPolicy, gang: null,
+    }), {
+      timeoutMs: deadlineMs + answerMarginMs, seekMs: deadlineMs, ...(signal === undefined ? {} : { signal }),
       onInterim: (message) => { if (message.type === 'waiting') options.onWaiting?.({ position: message.position, reason: options.tell?.(message.reason) ?? message.reason, explain: message.explain }); },
     });
     if (answer.type === 'deny') throw deniedError(answer, { model, device, deadlineMs });
@@ -81,9 +80,10 @@ export class Holdings {
 
   #keep(grant: Control<'grant'>, options: HoldOptions, parts: readonly LeasePart[]): HeldLease {
     // A program that holds something is not over because nothing is asked at the moment.
-    const letGo = this.#channel.hold();
+    const letGo = this.#line.hold();
     const lease: HeldLease = new HeldLease({
-      channel: this.#channel, limits: this.#limits, grant, parts, model: options.model, parkable: options.parkable ?? false, onEvict: options.onEvict, tell: options.tell ?? ((text) => text),
+      line: this.#line, limits: this.#limits, grant, parts, model: options.model, parkable: options.parkable ?? false, onEvict: options.onEvict, tell: options.tell ?? ((text) => text),
+      class: options.class ?? 'normal', policy: options.policy ?? defaultPolicy,
       announce: () => this.#announce(),
       onReleased: () => {
         this.#leases.delete(grant.lease);
@@ -91,7 +91,7 @@ export class Holdings {
       },
     });
     this.#leases.set(grant.lease, lease);
-    this.#channel.send({ type: 'loading', lease: grant.lease });
+    this.#line.send({ type: 'loading', lease: grant.lease });
     return lease;
   }
 
@@ -108,7 +108,8 @@ export class Holdings {
     recall: ({ id, lease }) => { this.#answer({ type: 'recalled', id, lease, begun: this.#leases.has(lease) }); },
     list: ({ id }) => {
       this.#announced += 1;
-      this.#channel.send({ type: 'models', id, seq: this.#announced, models: this.#states() });
+      this.#line.send({ type: 'models', id, seq: this.#announced, models: [...this.#leases.values()].map((lease) => ({ ...lease.state, terms: lease.terms })) });
+      this.#toldAll();
     },
     // The broker ends workers, not holders; that it goes is told by the connection's end.
     drain: ({ id }) => { this.#answer({ type: 'ok', id }); },
@@ -118,7 +119,34 @@ export class Holdings {
 
   /** A grant that came after its request was given up: nobody holds it. */
   stray(message: ControlMessage): void {
-    if (message.type === 'grant' && !this.#leases.has(message.lease)) this.#channel.send({ type: 'release_lease', lease: message.lease, cause: 'unused', failure: null });
+    if (message.type === 'grant' && !this.#leases.has(message.lease)) this.#line.send({ type: 'release_lease', lease: message.lease, cause: 'unused', failure: null });
+  }
+
+  /** The broker is gone; what is held is held, what it ordered is void. */
+  detached(error: LeaseholdError): void {
+    for (const lease of this.#leases.values()) lease.detached(error);
+  }
+
+  /** A broker is there again; resolves when it has been told what is held, or does not ask. */
+  async reattached(): Promise<void> {
+    this.#announced = 0;
+    this.#told.clear();
+    if (this.#leases.size === 0) return;
+    const told = new Promise<void>((resolve) => { this.#onTold = resolve; });
+    let timer: NodeJS.Timeout | undefined;
+    const patience = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, this.#limits.commandAnswerMs);
+      timer.unref();
+    });
+    await Promise.race([told, patience]);
+    clearTimeout(timer);
+  }
+
+  #toldAll(): void {
+    if (this.#onTold === null) return;
+    for (const lease of this.#leases.values()) lease.retell();
+    this.#onTold();
+    this.#onTold = null;
   }
 
   end(error: LeaseholdError): void {
@@ -128,14 +156,14 @@ export class Holdings {
 
   #move(message: Control<'model_to_device'>): void {
     const lease = this.#leases.get(message.lease);
-    const refusal = misdirected(message, this.#generation, lease !== undefined);
+    const refusal = misdirected(message, this.#line.welcome.generation, lease !== undefined);
     if (refusal === null) lease?.command(message);
     else this.#answer(refusal);
   }
 
   /** What has changed rides on every answer. */
   #answer(answer: Control<'ok' | 'error' | 'recalled' | 'unsupported' | 'failed'>): void {
-    this.#channel.send({ ...answer, newModels: this.#announce() });
+    this.#line.send({ ...answer, newModels: this.#announce() });
   }
 
   #announce(): { readonly seq: number; readonly added: readonly ModelState[]; readonly removed: readonly string[] } {

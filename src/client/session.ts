@@ -1,11 +1,9 @@
 /** A session with the broker: place, look, explain, listen, evict, pin, and for holders: hold. */
-import { LeaseholdError, defaultLimits, deniedError, protocolVersion, type ControlMessage, type Limits, type ModelPolicy, type RequestClass } from '../../protocol/index.js';
-import { connect, monotonicUs, openChannel, roleProof, type ByteStream, type Channel } from '../../protocol/node/index.js';
+import { LeaseholdError, defaultLimits, deniedError, type ControlMessage, type Limits, type ModelPolicy, type RequestClass } from '../../protocol/index.js';
+import { connect, monotonicUs, openLine, roleProof, type ByteStream, type Line, type Welcome, type WithoutId } from '../../protocol/node/index.js';
 import { defaultPolicy } from './default-policy.js';
 import { Feed, type BrokerEvent } from './feed.js';
 import { Holdings, type HeldLease, type HoldOptions } from './holdings.js';
-
-type Control<T extends ControlMessage['type']> = Extract<ControlMessage, { readonly type: T }>;
 
 interface PeerOptions {
   /** 64 hex digits, from the state folder. */
@@ -18,8 +16,8 @@ interface PeerOptions {
 
 export type ConnectOptions = PeerOptions & { readonly role: 'holder' | 'client' } & (
   | { readonly socketPath: string }
-  /** A connection that is there already, such as one end of a memory pair. */
-  | { readonly stream: ByteStream }
+  /** A connection that is there already, such as one end of a memory pair; `dial` opens another when that is lost, and left out the first loss is the last. */
+  | { readonly stream: ByteStream; readonly dial?: () => Promise<ByteStream> }
 );
 
 export interface PlaceOptions {
@@ -79,101 +77,85 @@ const answerMs = 30_000;
 
 /** Connects and proves itself; rejects with `connect_failed`, `hello_refused`, or whatever else the broker says. */
 export async function connectBroker(options: ConnectOptions): Promise<BrokerSession> {
+  const { role, name, secret, signal } = options;
   const limits = options.limits ?? defaultLimits;
-  if (options.signal?.aborted === true) throw new LeaseholdError('request_cancelled', { what: 'Connecting' });
+  if (signal?.aborted === true) throw new LeaseholdError('request_cancelled', { what: 'Connecting' });
+  const dial = 'stream' in options ? (options.dial ?? null) : (): Promise<ByteStream> => connect({ path: options.socketPath, timeoutMs: limits.helloTimeoutMs });
   const stream = 'stream' in options ? options.stream : await connect({ path: options.socketPath, timeoutMs: limits.helloTimeoutMs });
-  const desk = new Desk();
-  const channel = openChannel(stream, {
-    plane: 'control', side: options.role, limits,
-    handlers: {
-      onMessage: (message) => { desk.take(message); },
-      onStray: (message) => { desk.stray(message); },
-      onClose: (error) => { desk.close(error); },
-    },
-  });
-  try {
-    const welcome = await channel.request({
-      type: 'hello', protocol: protocolVersion, role: options.role, spawn: null, proof: roleProof(options.secret, options.role),
-      pid: process.pid, name: options.name, resume: null,
-    }, { timeoutMs: limits.helloTimeoutMs, ...withSignal(options.signal) });
-    if (welcome.type !== 'welcome') throw new LeaseholdError('message_unexpected', { type: welcome.type, reason: 'it answers hello' });
-    const session = new BrokerSession(channel, welcome, options.role, limits);
-    desk.staff(session);
-    return session;
-  } catch (error) {
-    channel.destroy();
-    throw error;
-  }
+  const line = await openLine(stream, { limits, dial, hello: { role, spawn: null, proof: roleProof(secret, role), name }, ...withSignal(signal) });
+  return new BrokerSession(line, role, limits);
 }
 
-/** What arrives in the same breath as `welcome` waits here for the session. */
-class Desk {
-  #session: BrokerSession | null = null;
-  #early: ControlMessage[] = [];
-  #closed: LeaseholdError | null = null;
-
-  staff(session: BrokerSession): void {
-    this.#session = session;
-    for (const message of this.#early.splice(0)) session.take(message);
-    if (this.#closed !== null) session.end(this.#closed);
-  }
-
-  take(message: ControlMessage): void {
-    if (this.#session === null) this.#early.push(message);
-    else this.#session.take(message);
-  }
-
-  stray(message: ControlMessage): void {
-    this.#session?.stray(message);
-  }
-
-  close(error: LeaseholdError): void {
-    this.#closed = error;
-    this.#session?.end(error);
-  }
-}
-
-/** An open session. Every method rejects with a LeaseholdError; once closed, with `connection_lost` or `closed`. */
+/**
+ * An open session. Every method rejects with a LeaseholdError; once closed,
+ * with `connection_lost` or `closed`. When the broker is lost and was told to
+ * be waited for, the session lives on: it seeks the broker, what is asked waits
+ * for it within its own deadline, leases are held, and calls on workers go on.
+ */
 export class BrokerSession {
   readonly role: 'holder' | 'client';
-  /** This session's own name in the ledger; also the `caller` that its tickets are made for. */
+  /** This session's own name in the ledger, whichever broker's; also the `caller` that its tickets are made for. */
   readonly generation: string;
-  readonly bootId: string;
-  readonly devices: Control<'welcome'>['devices'];
   /** Resolves, once, when the session has ended, with why. */
   readonly closed: Promise<LeaseholdError>;
-  readonly #channel: Channel<'control'>;
+  readonly #line: Line;
   readonly #limits: Limits;
   readonly #feed: Feed;
   readonly #holdings: Holdings;
   #heartbeats: NodeJS.Timeout | null = null;
-  #tellClosed: (error: LeaseholdError) => void = () => undefined;
 
-  constructor(channel: Channel<'control'>, welcome: Control<'welcome'>, role: 'holder' | 'client', limits: Limits) {
-    this.#channel = channel;
+  constructor(line: Line, role: 'holder' | 'client', limits: Limits) {
+    this.#line = line;
     this.#limits = limits;
     this.role = role;
-    this.generation = welcome.generation;
-    this.bootId = welcome.bootId;
-    this.devices = welcome.devices;
-    this.closed = new Promise((resolve) => { this.#tellClosed = resolve; });
+    this.generation = line.welcome.generation;
     this.#feed = new Feed(() => this.#ask({ type: 'subscribe' }, {}).then(() => undefined), limits.subscriberEventsMax);
-    this.#holdings = new Holdings(channel, welcome.generation, limits);
-    if (role === 'holder') this.#beat(welcome.heartbeatIntervalMs);
+    this.#holdings = new Holdings(line, limits);
+    this.closed = new Promise((resolve) => {
+      line.staff({
+        onMessage: (message) => {
+          if (message.type === 'event') this.#feed.push(message);
+          else this.#holdings.take(message);
+        },
+        onStray: (message) => { this.#holdings.stray(message); },
+        onDetached: (error) => {
+          this.#stopBeating();
+          this.#holdings.detached(error);
+        },
+        onReattached: () => this.#reattached(),
+        onLost: (error) => {
+          this.#stopBeating();
+          this.#feed.end(error);
+          this.#holdings.end(error);
+          resolve(error);
+        },
+      });
+    });
+    if (role === 'holder') this.#beat();
   }
 
+  /** False once it has ended. While the broker is sought it has not. */
   get open(): boolean {
-    return this.#channel.open;
+    return this.#line.over === null;
+  }
+
+  /** Of the broker that it was attached to last. */
+  get bootId(): string {
+    return this.#line.welcome.bootId;
+  }
+
+  get devices(): Welcome['devices'] {
+    return this.#line.welcome.devices;
   }
 
   /** Finds or starts a worker for a model. Rejects with the typed refusal and its numbers. */
   async place(options: PlaceOptions): Promise<Placement> {
     const deadlineMs = options.deadlineMs ?? this.#limits.requestDeadlineMs;
-    const answer = await this.#channel.request({
-      type: 'place', model: options.model, engine: options.engine, estimateBytes: options.estimateBytes, class: options.class ?? 'normal', deadlineMs,
-      ...(options.ageMs === undefined ? {} : { ageMs: options.ageMs }), device: options.device ?? null, policy: options.policy ?? defaultPolicy,
-    }, {
-      timeoutMs: deadlineMs + answerMs, ...withSignal(options.signal),
+    const answer = await this.#line.ask((ageMs) => ({
+      type: 'place', model: options.model, engine: options.engine, estimateBytes: options.estimateBytes, class: options.class ?? 'normal', deadlineMs: Math.max(0, deadlineMs - ageMs),
+      ...(options.ageMs === undefined && ageMs === 0 ? {} : { ageMs: (options.ageMs ?? 0) + ageMs }), device: options.device ?? null, policy: options.policy ?? defaultPolicy,
+    }), {
+      timeoutMs: deadlineMs + answerMs, seekMs: deadlineMs, ...withSignal(options.signal),
       onInterim: (message) => { if (message.type === 'waiting') options.onWaiting?.({ position: message.position, reason: message.reason, explain: message.explain }); },
     });
     if (answer.type === 'deny') throw deniedError(answer, { model: options.model, device: options.device ?? 'any card', deadlineMs });
@@ -205,8 +187,8 @@ export class BrokerSession {
   /** Frees a model's card bytes once its calls have ended; resolves when that is confirmed. */
   async evict(model: string, options: EvictOptions = {}): Promise<{ readonly freedBytes: number }> {
     const deadlineMs = options.deadlineMs ?? this.#limits.requestDeadlineMs;
-    const question = { type: 'evict', model, target: options.target ?? 'none', deadlineMs } as const;
-    const answer = await this.#channel.request(question, { timeoutMs: deadlineMs + answerMs, ...withSignal(options.signal) });
+    const question = (ageMs: number) => ({ type: 'evict', model, target: options.target ?? 'none', deadlineMs: Math.max(0, deadlineMs - ageMs) }) as const;
+    const answer = await this.#line.ask(question, { timeoutMs: deadlineMs + answerMs, seekMs: deadlineMs, ...withSignal(options.signal) });
     if (answer.type !== 'evicted') throw unexpected(answer, 'evict');
     return { freedBytes: answer.freedBytes };
   }
@@ -225,55 +207,50 @@ export class BrokerSession {
 
   /** Ends the session. A holder's leases stay charged until their bytes are released, or its process has ended (D7). */
   async close(): Promise<void> {
-    this.#channel.end();
+    this.#line.end();
     await this.closed;
   }
 
   /** Lets the process end although the session is open, whatever is asked. */
   unref(): void {
-    this.#channel.unref();
+    this.#line.unref();
   }
 
   /** From now on the session keeps the process only while something is asked on it, it holds a lease, or `hold` says so. */
   relax(): void {
-    this.#channel.relax();
+    this.#line.relax();
   }
 
   /** Keeps the process until the function it returns is called. */
   hold(): () => void {
-    return this.#channel.hold();
+    return this.#line.hold();
   }
 
-  /** @internal */
-  take(message: ControlMessage): void {
-    if (message.type === 'event') this.#feed.push(message);
-    else this.#holdings.take(message);
+  #ask(message: WithoutId<ControlMessage>, options: AskOptions): Promise<ControlMessage> {
+    return this.#line.ask(() => message, { timeoutMs: answerMs, ...withSignal(options.signal) });
   }
 
-  /** @internal */
-  stray(message: ControlMessage): void {
-    this.#holdings.stray(message);
+  /** What is held is told before anything is asked. */
+  async #reattached(): Promise<void> {
+    if (this.role === 'holder') this.#beat();
+    await this.#holdings.reattached();
+    this.#feed.resubscribe();
   }
 
-  /** @internal */
-  end(error: LeaseholdError): void {
+  #stopBeating(): void {
     if (this.#heartbeats !== null) clearInterval(this.#heartbeats);
-    this.#feed.end(error);
-    this.#holdings.end(error);
-    this.#tellClosed(error);
+    this.#heartbeats = null;
   }
 
-  #ask(message: Parameters<Channel<'control'>['request']>[0], options: AskOptions): Promise<ControlMessage> {
-    return this.#channel.request(message, { timeoutMs: answerMs, ...withSignal(options.signal) });
-  }
-
-  #beat(intervalMs: number): void {
+  #beat(): void {
+    this.#stopBeating();
+    const intervalMs = this.#line.welcome.heartbeatIntervalMs;
     let expectedUs = monotonicUs();
     const beat = (): void => {
       const atUs = monotonicUs();
       const loopDelayMs = Math.max(0, Math.round((atUs - expectedUs) / 1000));
       expectedUs = atUs + intervalMs * 1000;
-      this.#channel.send({ type: 'heartbeat', atUs, reserved: this.#holdings.reserved, inFlight: this.#holdings.inFlight, loopDelayMs });
+      this.#line.send({ type: 'heartbeat', atUs, reserved: this.#holdings.reserved, inFlight: this.#holdings.inFlight, loopDelayMs });
     };
     beat();
     this.#heartbeats = setInterval(beat, intervalMs);

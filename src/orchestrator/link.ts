@@ -4,6 +4,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { LeaseholdError } from '../../protocol/index.js';
+import type { ByteStream } from '../../protocol/node/index.js';
 import type { Log } from '../../broker/shell/index.js';
 import { connectBroker, type BrokerSession } from '../client/index.js';
 import { Callers } from './callers.js';
@@ -100,8 +101,13 @@ async function openLink(options: LinksOptions, find: () => Promise<Reach>): Prom
   }
 }
 
+/** A broker of our own does not come back; it is made anew. */
+export function wayBack(reach: Reach): { readonly dial?: () => Promise<ByteStream> } {
+  return reach.owned === null ? { dial: () => reach.dial() } : {};
+}
+
 async function linkTo(reach: Reach, { greet, log }: LinksOptions): Promise<Link> {
-  const session = await connectBroker({ stream: await reach.dial(), secret: reach.secret, role: 'client', name: 'orchestrator', limits: reach.limits });
+  const session = await connectBroker({ stream: await reach.dial(), ...wayBack(reach), secret: reach.secret, role: 'client', name: 'orchestrator', limits: reach.limits });
   let pid: number | null;
   try {
     pid = await greet(reach, session);

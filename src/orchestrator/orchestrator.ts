@@ -12,7 +12,7 @@ import { RunningGeneration, type GenerationEnd } from './generation.js';
 import { Leaving } from './leaving.js';
 import { Naming } from './naming.js';
 import { LinkedAbort } from './linked-abort.js';
-import { Links, type Link } from './link.js';
+import { Links, wayBack, type Link } from './link.js';
 import { toWireInput, toWireSampling, type WireInput } from './inputs.js';
 import type { OrchestratorOptions } from './options.js';
 import { sparing } from './stages.js';
@@ -290,7 +290,7 @@ class RunningOrchestrator implements Orchestrator {
   /** One session for all leases of this process; a new one when that could not be opened, or has ended. */
   #openHolder(reach: Reach): Promise<BrokerSession> {
     const { secret, limits } = reach;
-    const opening = reach.dial().then((stream) => connectBroker({ stream, secret, role: 'holder', name: 'host process', limits }));
+    const opening = reach.dial().then((stream) => connectBroker({ stream, ...wayBack(reach), secret, role: 'holder', name: 'host process', limits }));
     const forget = (): void => { if (this.#holder === opening) this.#holder = null; };
     opening.then((holder) => {
       holder.relax();

@@ -24,7 +24,7 @@ export interface Host {
 const failures: ReadonlySet<string> = new Set(['failed', 'refused']);
 
 /** Starts it; whatever becomes of it, it does not outlive the test. */
-export function startHost(t: Test, options: OrchestratorOptions): Host {
+export function startHost(t: Pick<Test, 'teardown'>, options: OrchestratorOptions): Host {
   const child = spawn(process.execPath, [program, JSON.stringify(options)], { stdio: ['pipe', 'pipe', 'inherit'] });
   const exited = new Promise<number | string>((resolve) => {
     child.once('exit', (code, signal) => { resolve(signal ?? code ?? 'unknown'); });

@@ -16,7 +16,7 @@ import { describeStage } from './stage-text.js';
 
 export async function up(context: CommandContext): Promise<number> {
   const code = await stoppableOnceConfigured(context, async (signal) => {
-    const { orchestrator, config } = await openOrchestrator(context, { broker: 'own', logs: true, adjust: withoutPreloads });
+    const { orchestrator, config } = await openOrchestrator(context, { broker: 'own', logs: true, adjust: asDaemon });
     try {
       tell(context, await orchestrator.ledger(), orchestrator, config.path);
       const progress = { ready: false };
@@ -40,10 +40,13 @@ export async function up(context: CommandContext): Promise<number> {
   return code === exitCodes.interrupted || code === exitCodes.terminated ? exitCodes.done : code;
 }
 
+/** A daemon is started again when it dies, and its workers wait for it so long. */
+const reattachGraceMs = 30_000;
+
 /** `up` loads what is to be loaded at start itself, one after another, and says how far it is. */
-function withoutPreloads(options: OrchestratorOptions): OrchestratorOptions {
+function asDaemon(options: OrchestratorOptions): OrchestratorOptions {
   const models = Object.entries(options.models ?? {}).map(([name, model]) => [name, { ...model, preload: false }]);
-  return { ...options, models: Object.fromEntries(models) as NonNullable<OrchestratorOptions['models']> };
+  return { ...options, limits: { reattachGraceMs, ...options.limits }, models: Object.fromEntries(models) as NonNullable<OrchestratorOptions['models']> };
 }
 
 function preloadsOf({ models }: OrchestratorOptions): readonly string[] {

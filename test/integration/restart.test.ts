@@ -1,0 +1,207 @@
+/** Brokers that are killed and started again, with real processes: workers, callers and holders live on, and whoever does not come back is ended with all that it started. */
+import t, { type Test } from 'tap';
+import { createOrchestrator, type HeldLease, type LedgerState, type ModelOptions, type Orchestrator, type OrchestratorOptions } from '../../src/index.js';
+import { startHost, type Host } from './host-process.js';
+import { MiB, carriers, eager, engine, folder, keyOf, leaseOf, lives, quick, refusal, scripted, until, workerPid } from './support.js';
+
+type Given = Omit<OrchestratorOptions, 'models'> & { readonly models: Readonly<Record<string, ModelOptions>> };
+
+/** A daemon in a process of its own, which can be killed and started again, and a program that is attached to it all the while. */
+class Site {
+  readonly boots: string[] = [];
+  daemon!: Host;
+  client!: Orchestrator;
+
+  /** Ends what is left of killed daemons, after everything else. */
+  private readonly after: (() => unknown)[] = [];
+
+  private constructor(private readonly options: OrchestratorOptions) {}
+
+  static async open(t: Test, given: Given): Promise<Site> {
+    const options: OrchestratorOptions = {
+      devices: ['sim:64MiB'], classPolicies: eager, stateFolder: folder(t), broker: 'own', ...given,
+      limits: { ...quick, workerIdleMs: 600_000, reattachGraceMs: 60_000, ...given.limits },
+    };
+    const site = new Site(options);
+    await site.start();
+    site.client = await createOrchestrator({ ...options, broker: 'attach' });
+    t.teardown(() => site.end());
+    return site;
+  }
+
+  async start(): Promise<void> {
+    this.daemon = startHost({ teardown: (done: () => unknown) => { this.after.push(done); } }, this.options);
+    this.boots.push((await this.daemon.hear('up'))['bootId'] as string);
+  }
+
+  async kill(): Promise<void> {
+    this.daemon.child.kill('SIGKILL');
+    await this.daemon.exited;
+  }
+
+  async restart(): Promise<void> {
+    await this.kill();
+    await this.start();
+  }
+
+  ledger(): Promise<LedgerState> {
+    return this.client.ledger();
+  }
+
+  async ask(model: string): Promise<string> {
+    return (await this.client.generate(model, 'hello').result()).text;
+  }
+
+  /** The ledger and the card agree to the byte, and nothing is on its way. */
+  async atRest(): Promise<LedgerState> {
+    return until('the ledger to be what is there', async () => {
+      const ledger = await this.ledger();
+      const [card] = ledger.cards;
+      const [simulated] = ledger.simulatedCards;
+      const resident = ledger.leases.reduce((sum, lease) => sum + lease.residentBytes, 0);
+      const isSettled = card?.closed === null && card.residueBytes === 0 && card.returningBytes === 0 && card.foreignBytes === 0 && ledger.waiting.length === 0;
+      const isStill = ledger.leases.every(({ state }) => state === 'resident' || state === 'parked') && ledger.processes.every(({ state }) => state === 'ready');
+      return isSettled && isStill && simulated?.usedBytes === resident + card.floorBytes && card.sampledUsedBytes === simulated.usedBytes ? ledger : null;
+    });
+  }
+
+  /** Closed as people close it; of none of its brokers anything may be left. */
+  async end(): Promise<void> {
+    await this.client.close();
+    if (this.daemon.child.exitCode === null && this.daemon.child.signalCode === null) {
+      this.daemon.tell('close');
+      await this.daemon.hear('closed');
+    }
+    for (const done of this.after) await done();
+    await until('nothing to be left', () => this.boots.every((bootId) => carriers(bootId).length === 0));
+  }
+}
+
+t.test('kill -9 of the broker and a new start: a resident model answers as before with no reload, and a stream in flight goes on', async (t) => {
+  const site = await Site.open(t, {
+    models: { tales: scripted({ text: 'once upon a time', weightsBytes: 8 * MiB }), steady: scripted({ text: 'word ', textTimes: 400, tokensPerSecond: 150 }) },
+  });
+  t.equal(await site.ask('tales'), 'once upon a time');
+  const before = { lease: await leaseOf(site.client, 'tales'), pid: await workerPid(site.client, 'tales') };
+  const tokens = { count: 0 };
+  const streamed = (async (): Promise<void> => { for await (const { ids } of site.client.generate('steady', 'go')) tokens.count += ids.length; })();
+  await until('the stream to run', () => tokens.count > 5);
+
+  await site.kill();
+  const atDeath = tokens.count;
+  await until('the stream to go on without a broker', () => tokens.count > atDeath + 20);
+  const waiting = site.ask('tales');
+  await site.start();
+  t.equal(await waiting, 'once upon a time', 'a call that came while there was none waits for it');
+  await streamed;
+  t.equal(tokens.count, 500, 'to its last token');
+
+  const after = await site.atRest();
+  t.equal(await workerPid(site.client, 'tales'), before.pid);
+  t.match(await leaseOf(site.client, 'tales'), { lease: before.lease?.lease, generation: before.lease?.generation, chargedBytes: before.lease?.chargedBytes, residentBytes: before.lease?.residentBytes, state: 'resident' });
+  t.match(after.counters, { recorded: 2, reattached: 2, loads: undefined, spawns: undefined, orphans: undefined });
+  t.notOk(after.bootId === site.boots[0]);
+  t.match((await site.client.explain()).filter(({ verdict }) => verdict === 'reattached'), { length: 2 });
+});
+
+t.test('two restarts in a row, and a kill before all are back, lose nothing', async (t) => {
+  const site = await Site.open(t, { models: Object.fromEntries(['a', 'b', 'c'].map((name) => [name, scripted({ text: name, weightsBytes: 8 * MiB })])) });
+  for (const name of ['a', 'b', 'c']) await site.ask(name);
+  const leases = (await site.ledger()).leases.map(({ lease }) => lease).sort();
+  await site.restart();
+  await site.restart();
+  await site.restart();
+  const { counters, leases: found } = await site.atRest();
+  t.strictSame(found.map(({ lease }) => lease).sort(), leases);
+  t.match(counters, { loads: undefined, spawns: undefined });
+  for (const name of ['a', 'b', 'c']) t.equal(await site.ask(name), name);
+});
+
+t.test('killed in the middle of a load: the load goes on, whoever waits for it is served, and not a byte is counted twice', async (t) => {
+  const site = await Site.open(t, { models: { slow: scripted({ text: 'here', weightsBytes: 20 * MiB, loadMs: 1_500, loadSteps: 30 }) } });
+  const call = site.ask('slow');
+  await until('the load to be half done', async () => ((await site.ledger()).simulatedCards[0]?.usedBytes ?? 0) > 6 * MiB);
+  await site.restart();
+  t.equal(await call, 'here');
+  const { leases, counters } = await site.atRest();
+  t.equal(leases.length, 1);
+  t.match(counters, { loads: 1, spawns: undefined });
+});
+
+t.test('killed in the middle of an eviction, and of a drain: what had begun is finished, what had not is ordered anew, nobody is cut off', async (t) => {
+  const site = await Site.open(t, {
+    models: {
+      old: scripted({ text: 'old', weightsBytes: 40 * MiB, unloadMs: 800 }),
+      busy: scripted({ text: 'word ', textTimes: 200, tokensPerSecond: 100, weightsBytes: 40 * MiB }),
+      next: scripted({ text: 'next', weightsBytes: 40 * MiB }),
+    },
+  });
+  await site.ask('old');
+  const evicting = site.ask('next');
+  await until('the eviction to have begun', async () => (await leaseOf(site.client, 'old'))?.state !== 'resident' || (await site.client.explain('old')).some(({ verdict }) => verdict === 'evicting'));
+  await site.restart();
+  t.equal(await evicting, 'next');
+  t.strictSame((await site.atRest()).leases.map(({ model }) => model), [keyOf(site.client, 'next')]);
+
+  const tokens = { count: 0 };
+  const streamed = (async (): Promise<void> => { for await (const { ids } of site.client.generate('busy', 'go')) tokens.count += ids.length; })();
+  await until('the stream to run', () => tokens.count > 5);
+  const draining = site.ask('next');
+  await until('the other to wait behind the shut door', async () => (await site.ledger()).waiting.length > 0);
+  await site.restart();
+  await streamed;
+  t.equal(tokens.count, 250, 'the stream is whole');
+  t.equal(await draining, 'next');
+  t.strictSame((await site.atRest()).leases.map(({ model }) => model), [keyOf(site.client, 'next')]);
+});
+
+t.test('a worker that does not come back is ended with everything that it started, and its card opens', async (t) => {
+  const site = await Site.open(t, {
+    engines: engine({ grandchildren: 2, grandchildrenDetached: true }), limits: { reattachGraceMs: 1_500 },
+    models: { stuck: scripted({ text: 'stuck', weightsBytes: 40 * MiB }), other: scripted({ text: 'other', weightsBytes: 40 * MiB }) },
+  });
+  await site.ask('stuck');
+  const pid = await workerPid(site.client, 'stuck');
+  const tree = carriers(site.boots[0]!);
+  t.equal(tree.length, 3);
+  process.kill(pid, 'SIGSTOP');
+  await site.restart();
+  t.match((await site.ledger()).cards[0]?.closed?.waitsFor.length, 1);
+  const asked = site.ask('other');
+  const { reason } = await until('the request to wait', async () => (await site.ledger()).waiting[0]);
+  t.match(reason, /closed to grants/);
+  t.equal(await asked, 'other');
+  t.ok(tree.every((each) => !lives(each)), 'worker and grandchildren are gone');
+  t.match((await site.atRest()).counters, { orphans: 1, 'terminations.orphaned': 1 });
+});
+
+t.test('B85: when no broker comes back, workers end by themselves after the grace, and their children with them', async (t) => {
+  const site = await Site.open(t, { engines: engine({ grandchildren: 1, grandchildrenDetached: true }), limits: { reattachGraceMs: 1_000 }, models: { tales: scripted({ text: 'once' }) } });
+  await site.ask('tales');
+  await site.restart();
+  await site.atRest();
+  t.equal(carriers(site.boots[0]!).length, 2, 'the second broker has the worker of the first');
+  await site.kill();
+  await until('all to be gone', () => carriers(site.boots[0]!).length === 0);
+  t.match(await refusal(site.client.ledger()), { code: 'broker_lost' }, 'and whoever was attached is told');
+});
+
+t.test('a holder keeps its leases over a restart, and is asked for them as before', async (t) => {
+  const site = await Site.open(t, { models: { large: scripted({ text: 'large', weightsBytes: 40 * MiB }) } });
+  const held: { lease: HeldLease | null; orders: number } = { lease: null, orders: 0 };
+  held.lease = await site.client.lease({ model: 'my reranker', bytes: 30 * MiB, onEvict: () => { held.orders += 1; return { residentBytes: 0 }; } });
+  const before = (await site.ledger()).leases[0];
+  const done = held.lease.use();
+  await site.kill();
+  t.equal(held.lease.held, true);
+  await site.start();
+  const after = await until('the lease to be there again', async () => (await site.ledger()).leases[0]);
+  t.match(after, { lease: before?.lease, generation: before?.generation, chargedBytes: before?.chargedBytes, residentBytes: before?.residentBytes, inFlight: 1 });
+  const asked = site.ask('large');
+  await until('it to wait', async () => (await site.ledger()).waiting.length > 0);
+  t.equal(held.orders, 0, 'while it is used nobody takes it');
+  done();
+  t.equal(await asked, 'large');
+  t.equal(held.orders, 1);
+  t.equal(held.lease.held, false);
+});
