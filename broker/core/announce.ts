@@ -3,6 +3,7 @@ import type { ModelState } from '../../protocol/index.js';
 import { available } from './available.js';
 import { closeCommand } from './command.js';
 import type { CoreEvent } from './events.js';
+import { clearUnexplained } from './closed-cards.js';
 import { chargeFloor } from './floors.js';
 import { isBytes } from './headroom.js';
 import { giveBack } from './lease-events.js';
@@ -12,7 +13,7 @@ import { attachLease } from './model.js';
 import { mustLease } from './must.js';
 import { overLease, setOver } from './overshoot.js';
 import { chargeFor } from './need.js';
-import { returned } from './reattach.js';
+import { isStranger, returned } from './reattach.js';
 import { count, explain, inWords, publish } from './report.js';
 import type { Card, Core, Lease, Process } from './state.js';
 import { takeIn } from './take-in.js';
@@ -24,6 +25,7 @@ export function onModelsAnnounced(core: Core, event: Extract<CoreEvent, { type: 
     return;
   }
   for (const id of process.commands) if (core.commands.get(id)?.kind === 'list') closeCommand(core, id);
+  if (isStranger(process)) clearUnexplained(core, process);
   const held = new Map<string, ModelState>();
   for (const state of event.models) {
     const lease = leaseOf(core, process, state) ?? (process.returning ? takeIn(core, process, state) : null) ?? adopt(core, process, state);

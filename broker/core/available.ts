@@ -18,6 +18,8 @@ export function ledgerTermBytes(card: Card): number {
 export function sampleTermBytes(core: Core, card: Card): number | null {
   const sample = card.sample;
   if (sample === null || core.nowUs - sample.takenAtUs > core.options.limits.sampleMaxAgeMs * 1_000) return null;
+  // Taken while it was not known whose bytes are whose.
+  if (sample.takenAtUs < card.openedAtUs) return null;
   return Math.min(card.totalBytes, sample.totalBytes) - sample.usedBytes - card.reserveBytes - card.pendingBytes;
 }
 

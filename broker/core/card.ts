@@ -58,7 +58,7 @@ function newCard(event: Added): Card {
     sampleWantedAtUs: null, sampleAskedAtUs: null, sampleAskedUs: 0,
     seats: new Map(), leases: new Set(), unsampled: new Map(),
     loading: new Set(), jobs: new Set(), wished: new Set(), releasing: new Set(), quarantined: new Set(), returning: new Map(), ending: new Set(),
-    spawning: 0, closedBy: new Set(), closedSinceUs: 0, loadToken: null, lastMotionAtUs: 0, quietWantedUs: null,
+    spawning: 0, closedBy: new Set(), closedSinceUs: 0, openedAtUs: 0, loadToken: null, lastMotionAtUs: 0, quietWantedUs: null,
     queue: { interactive: [], normal: [], background: [] }, queuedBy: new Map(),
     planEpoch: 0,
     maxOverReserveBytes: event.reserveBytes - event.totalBytes,

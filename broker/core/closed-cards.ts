@@ -3,9 +3,11 @@
  * bytes there and has not said which. Each such process closes its cards by
  * itself, and opens them when it has come back and said everything, or is gone.
  */
+import { knownFloorBytes } from './available.js';
 import { chargeFloor, floorMeasured } from './floors.js';
 import { isBytes } from './headroom.js';
-import { claimBytesMax, setCharged, setMeasured, setResident } from './ledger.js';
+import { claimBytesMax } from './bounds.js';
+import { setCharged, setMeasured, setResident } from './ledger.js';
 import { setResidue } from './overshoot.js';
 import { wantSample } from './probe.js';
 import { explain, inWords, publish, count } from './report.js';
@@ -24,18 +26,29 @@ export function closeCard(core: Core, card: Card, process: Process, floorBytes: 
   explain(core, { verdict: 'waiting', text: `${card.device} is closed to grants: ${generation}, of an earlier broker, has not said what it holds there`, generation, device: card.device });
 }
 
-/** What was charged of a process while it had said nothing is explained by now: by its leases, and what the driver shows beyond them by its floor, unless it has told that itself. */
-export function explainBytes(core: Core, process: Process): void {
+/** What was charged of a process while it had said nothing makes way for what it says now: nobody holds more than a card, and both together might. */
+export function clearUnexplained(core: Core, process: Process): void {
   for (const card of core.cards.values()) {
     const seat = card.seats.get(process.generation);
     if (seat === undefined) continue;
     setResidue(core, seat, 0);
+    if (process.state === 'quarantined') setCharged(core, seat.floor, knownFloorBytes(core, card, process.engine));
+  }
+}
+
+/** What the driver shows of a process beyond the leases that it has told of is its floor, unless it has told that too. */
+export function explainBytes(core: Core, process: Process): void {
+  for (const card of core.cards.values()) {
+    const seat = card.seats.get(process.generation);
+    if (seat === undefined) continue;
     // Of a load under way it cannot be told how much of the figure it has.
     if (seat.readingBytes === null || seat.unsettled > 0 || (process.role === 'worker' && seat.floorSource === 'measured')) continue;
-    const floorBytes = Math.max(0, seat.readingBytes - seat.leasedBytes);
+    const unleasedBytes = Math.max(0, seat.readingBytes - seat.leasedBytes);
+    // What a worker costs may be more than it has taken yet.
+    const floorBytes = process.role === 'worker' ? Math.max(seat.floor.chargedBytes, unleasedBytes) : unleasedBytes;
     seat.floorSource = 'measured';
     setCharged(core, seat.floor, floorBytes);
-    setMeasured(core, seat.floor, floorBytes);
+    setMeasured(core, seat.floor, unleasedBytes);
   }
 }
 
@@ -49,7 +62,7 @@ export function openCards(core: Core, process: Process): void {
 
 function openFor(core: Core, card: Card, process: Process): void {
   card.closedBy.delete(process.generation);
-  // What was sampled before does not know whose it was.
+  card.openedAtUs = core.nowUs;
   card.lastMotionAtUs = core.nowUs;
   card.planEpoch++;
   core.dirty.add(card.device);
@@ -78,12 +91,12 @@ export function isUnannounced(card: Card, process: Process | undefined): process
   return process !== undefined && card.closedBy.has(process.generation);
 }
 
-/** The sample just taken shows what a process takes that has said nothing: charged, and nobody's fault. */
+/** The sample just taken shows what a process takes that has said nothing: charged, and nobody's fault. Never lowered: one that is listed with less may have died, and its bytes not have come back. */
 export function judgeUnannounced(core: Core, card: Card, seat: Seat, process: Process): void {
   const { readingBytes } = seat;
   if (readingBytes === null) return;
-  if (process.state === 'quarantined') chargeAsFloor(core, card, seat, process, readingBytes);
-  else setResidue(core, seat, Math.max(0, readingBytes - (seat.chargedBytes - seat.residue.chargedBytes)));
+  if (process.state !== 'quarantined') setResidue(core, seat, Math.max(seat.residue.chargedBytes, readingBytes - (seat.chargedBytes - seat.residue.chargedBytes)));
+  else if (readingBytes > 0) chargeAsFloor(core, card, seat, process, readingBytes);
 }
 
 function chargeAsFloor(core: Core, card: Card, seat: Seat, process: Process, readingBytes: number): void {

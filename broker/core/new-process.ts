@@ -3,7 +3,7 @@ import type { Core, Process } from './state.js';
 
 export function newProcess(core: Core, known: Pick<Process, 'generation' | 'role' | 'name' | 'engine' | 'devices' | 'state'>): Process {
   return {
-    ...known, capabilities: null, sessionOpen: false, returning: false,
+    ...known, capabilities: null, sessionOpen: false, returning: false, returnedAtUs: 0,
     startedUs: core.attendedUs, lastHeartbeatUs: core.attendedUs,
     leases: new Set(), models: new Map(), requests: new Set(), joined: new Set(), commands: new Set(), answered: new Set(),
     startedFor: null, endCause: null, endWhenIdle: null,

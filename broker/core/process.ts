@@ -41,6 +41,8 @@ export function onSessionClosed(core: Core, event: Of<'session_closed'>): void {
   if (process === undefined) return;
   process.sessionOpen = false;
   dropRequests(core, process);
+  // Its next connection counts its requests anew.
+  process.answered.clear();
   if (process.role === 'client') {
     core.processes.delete(event.generation);
     return;

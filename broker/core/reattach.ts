@@ -49,6 +49,7 @@ export function detach(core: Core, process: Process): void {
     const lease = mustLease(core, id);
     if (lease.job !== null) dropJob(core, lease);
     lease.recallCommand = null;
+    lease.grantRequest = null;
     core.timers.drop('grant_confirm', id);
   }
   for (const command of [...process.commands]) closeCommand(core, command);
@@ -86,10 +87,16 @@ export function onReadyAgain(core: Core, process: Process, event: Of<'process_re
   askModels(core, process.generation);
 }
 
+/** It is back, and what it holds was charged without its word till now. */
+export function isStranger(process: Process): boolean {
+  return process.returning && process.sessionOpen && (process.state === 'recorded' || process.state === 'quarantined');
+}
+
 /** Everything that it holds has been said: it is one of ours again. */
 export function returned(core: Core, process: Process): void {
-  if (process.state === 'recorded' || process.state === 'quarantined') explainBytes(core, process);
+  if (isStranger(process)) explainBytes(core, process);
   process.returning = false;
+  process.returnedAtUs = core.nowUs;
   process.state = 'ready';
   core.timers.drop('detached', process.generation);
   for (const id of process.leases) resumeWatch(core, id);

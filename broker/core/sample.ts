@@ -38,8 +38,10 @@ export function onSampled(core: Core, event: Sampled): void {
   confirmReleases(core, card, takenAtUs, event.usedBytes);
   for (const seat of [...card.seats.values()]) {
     const process = core.processes.get(seat.generation);
+    const returnedAtUs = process?.returnedAtUs ?? 0;
     if (isUnannounced(card, process)) judgeUnannounced(core, card, seat, process);
-    else judgeSeat(core, card, seat, givenBack.get(seat.generation) ?? 0);
+    // What was read before it had said what it holds is nobody's fault.
+    else if (returnedAtUs <= takenAtUs) judgeSeat(core, card, seat, givenBack.get(seat.generation) ?? 0);
   }
   confirmQuarantined(core, card);
   judgeForeign(core, card, takenAtUs, event.usedBytes);

@@ -144,6 +144,8 @@ export interface Card {
   spawning: number;
   /** Processes of an earlier broker that may hold anything here and have not said what: nothing is granted while there is one. */
   readonly closedBy: Set<string>;
+  /** When the last of them had spoken or was gone. */
+  openedAtUs: number;
   closedSinceUs: number;
   /** The lease whose engine is measuring free memory: nothing else loads or is put away here (B13, B14). */
   loadToken: string | null;
@@ -264,6 +266,8 @@ export interface Process {
   sessionOpen: boolean;
   /** It lost its broker, or its connection, and what it holds since then is still to be told. */
   returning: boolean;
+  /** When it had last said everything after such a loss; 0: never. */
+  returnedAtUs: number;
   startedUs: number;
   lastHeartbeatUs: number;
   readonly leases: Set<string>;

@@ -2,7 +2,8 @@
 import type { LeaseTerms, ModelState } from '../../protocol/index.js';
 import { chargeFloor } from './floors.js';
 import { isBytes, withHeadroom } from './headroom.js';
-import { claimBytesMax, setCharged, setResident } from './ledger.js';
+import { claimBytesMax } from './bounds.js';
+import { setCharged, setResident } from './ledger.js';
 import { enterLease, newLease, setState, wasLease } from './lease-store.js';
 import { attachLease } from './model.js';
 import { chargeFor, sumOf } from './need.js';
