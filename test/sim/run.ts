@@ -56,6 +56,7 @@ class Run {
     this.hash = options.hashes === true ? createHash('sha256') : null;
     this.world = new World(knobs, options.module, (event, effects, core) => this.observe(event, effects, core));
     this.auditor = new Auditor(knobs, { card: (device) => this.world.card(device), at: (device, takenAtUs) => this.truthAt(device, takenAtUs) });
+    this.world.onRestart.tell = () => this.auditor.restart();
     this.world.onOom.tell = (oom) => this.auditor.observeOom(oom);
   }
 
@@ -95,7 +96,7 @@ class Run {
     world.runUntil(untilUs, () => {
       if (world.shell.steps - lookedAtStep < 4) return this.isBroken();
       lookedAtStep = world.shell.steps;
-      unresting = unrest(this.auditor.book, this.view());
+      unresting = world.brokerIsUp ? unrest(this.auditor.book, this.view()) : 'the broker is down';
       return unresting === null || this.isBroken();
     });
     return unresting;
@@ -116,7 +117,7 @@ class Run {
     this.auditor.observe(event, effects);
     const broken = this.options.module.checkInvariants(core);
     if (Array.isArray(broken) && broken.length > 0) this.auditor.violations.push({ rule: 'invariant', text: broken.join('; ') });
-    if (this.world.shell.steps % viewEverySteps === 0) checkView(this.auditor.checkNow(event, effects), this.view());
+    if (this.world.shell.steps % viewEverySteps === 0 || event.type === 'models_announced') checkView(this.auditor.checkNow(event, effects), this.view());
   }
 
   private truthAt(device: string, takenAtUs: number): ReturnType<Auditor['truthAt']> {

@@ -83,6 +83,7 @@ export class Stage {
       card: (device) => this.world.card(device),
       at: (device, takenAtUs) => this.world.prober.truths.get(device)?.find((truth) => truth.takenAtUs === takenAtUs) ?? null,
     });
+    this.world.onRestart.tell = () => this.auditor.restart();
     this.world.onOom.tell = (oom) => this.auditor.observeOom(oom);
     this.world.behaviourOfNext = () => honest;
     this.world.start();

@@ -1,8 +1,8 @@
 /** Calls on a model: queued, begun when the door lets them, ended once; what the broker hears of them are absolute counts. */
-import type { LeasePart } from '../../../protocol/index.js';
 import type { Call, CallOutcome } from './context.js';
 import { higherClass, isOlderThanWaiter, sumBytes, tellCaller, type HostedModel } from './hosted.js';
 import type { Hosting } from './hosting.js';
+import { ask, sendAsking } from './asking.js';
 
 /** A caller that joins a request under way may make it more urgent; it is never asked twice. */
 export function noteNewCall(host: Hosting, model: HostedModel, call: Call): void {
@@ -12,7 +12,7 @@ export function noteNewCall(host: Hosting, model: HostedModel, call: Call): void
   if (raised === asking.class && call.deadlineUs <= asking.deadlineUs) return;
   asking.class = raised;
   asking.deadlineUs = Math.max(asking.deadlineUs, call.deadlineUs);
-  host.sendLoadRequest(model);
+  sendAsking(host, model);
 }
 
 export function pump(host: Hosting, model: HostedModel): void {
@@ -42,7 +42,8 @@ function switchContext(host: Hosting, model: HostedModel, call: Call): void {
   if (model.running.size > 0 || model.asking !== null || model.lease === null || model.door !== null) return;
   const dropped = model.parts.filter((part) => part.kind === 'context').map((part) => ({ ...part, bytes: 0 }));
   const name = `context:${model.contexts + 1}`;
-  askForParts(host, model, call, 'switch', [...dropped, { name, kind: 'context', bytes: call.contextBytes ?? 0, upFront: true }]);
+  const parts = [...dropped, { name, kind: 'context' as const, bytes: call.contextBytes ?? 0, upFront: true }];
+  ask(host, model, { kind: 'switch', class: call.class, deadlineUs: call.deadlineUs, call, parts });
 }
 
 /** A lease that has been granted and is not yet being loaded. A parked model keeps its lease and needs room again. */
@@ -90,29 +91,14 @@ function growContext(host: Hosting, model: HostedModel): boolean {
 function askToGrow(host: Hosting, model: HostedModel, call: Call): void {
   const parts = model.parts.filter((part) => part.kind === 'context').map((part) => ({ ...part, bytes: Math.floor(part.bytes * 1.3) }));
   if (parts.length === 0 || model.lease === null) return;
-  const request = host.nextRequest();
-  model.asking = { request, kind: 'resize', class: call.class, deadlineUs: call.deadlineUs, call };
-  host.asked.set(request, model);
-  host.say({ type: 'resize_requested', request, lease: model.lease, parts });
+  ask(host, model, { kind: 'resize', class: call.class, deadlineUs: call.deadlineUs, call, parts });
 }
 
 /** One more context beside the others. */
 function askForContext(host: Hosting, model: HostedModel, call: Call): void {
   const context = model.spec.parts.find((part) => part.kind === 'context');
-  if (context !== undefined && model.lease !== null) askForParts(host, model, call, 'context', [{ ...context, name: `context:${model.contexts + 1}` }]);
-}
-
-function askForParts(host: Hosting, model: HostedModel, call: Call, kind: 'context' | 'switch', parts: readonly LeasePart[]): void {
-  const request = host.nextRequest();
-  const { spec } = model;
-  model.asking = { request, kind, class: call.class, deadlineUs: call.deadlineUs, call };
-  host.asked.set(request, model);
-  host.say({
-    type: 'budget_requested', request, model: spec.key, device: host.device, lease: model.lease, parts,
-    peakBytes: 0, class: call.class, deadlineMs: Math.max(1, Math.round((call.deadlineUs - host.world.scheduler.coreUs) / 1_000)), ageMs: 0,
-    parkable: spec.parkable, profilesFreeMemory: host.engine.profilesFreeMemory, source: 'estimated',
-    policy: { ttlMs: spec.ttlMs, pinned: spec.pinned, exclusive: false }, gang: null,
-  });
+  if (context === undefined || model.lease === null) return;
+  ask(host, model, { kind: 'context', class: call.class, deadlineUs: call.deadlineUs, call, parts: [{ ...context, name: `context:${model.contexts + 1}` }] });
 }
 
 export function endCall(host: Hosting, model: HostedModel, call: Call, outcome: CallOutcome): void {
@@ -134,6 +120,6 @@ export function takeBackExtension(host: Hosting, model: HostedModel): void {
 /** The last caller has left: the request is taken back (D2). A grant that crosses is given back when it comes. */
 function cancelAsking(host: Hosting, model: HostedModel): void {
   if (model.asking === null) return;
-  host.say({ type: 'request_cancelled', request: model.asking.request });
+  if (model.asking.request !== null) host.say({ type: 'request_cancelled', request: model.asking.request });
   model.asking = null;
 }

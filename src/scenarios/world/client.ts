@@ -26,17 +26,54 @@ export interface Wish {
 
 export class Client implements Peer {
   alive = true;
-  private readonly connection: Connection;
+  private connection: Connection;
+  private isAttached = false;
   private readonly placing = new Map<number, Wish>();
   private requests = 0;
 
   constructor(private readonly world: WorldContext, readonly generation: string) {
-    this.connection = new Connection(world.scheduler, world.random, () => msToUs(world.faults.wireDelayMsMax));
+    this.connection = this.newConnection();
   }
 
   attach(): void {
+    if (!this.world.brokerIsUp) {
+      this.look();
+      return;
+    }
+    this.isAttached = true;
     this.world.tell({ type: 'session_opened', generation: this.generation, role: 'client', name: 'caller' });
     this.world.addPeer(this);
+    this.askAgain();
+  }
+
+  /** Calls at workers go on; what was asked is asked again, with its age, when a broker is there. */
+  loseBroker(): void {
+    this.connection.break();
+    if (!this.alive || !this.isAttached) return;
+    this.isAttached = false;
+    this.look();
+  }
+
+  private look(): void {
+    this.world.scheduler.after(msToUs(this.world.returns.firstLookMs()), () => {
+      if (this.alive && !this.isAttached) this.attach();
+    });
+  }
+
+  private askAgain(): void {
+    if (!this.connection.open) this.connection = this.newConnection();
+    this.requests = 0;
+    const wishes = [...this.placing.values()];
+    this.placing.clear();
+    for (const wish of wishes) {
+      if (wish.deadlineUs > this.world.scheduler.coreUs) this.place(wish);
+      else finish(wish, 'denied', 'deadline_passed');
+    }
+  }
+
+  private newConnection(): Connection {
+    const { scheduler, random } = this.world;
+    return new Connection(scheduler, random, () => msToUs(this.world.faults.wireDelayMsMax));
   }
 
   receive(effect: Effect): void {
@@ -44,6 +81,7 @@ export class Client implements Peer {
   }
 
   say(saying: Saying): void {
+    if (!this.isAttached) return;
     const happening = { ...saying, generation: this.generation } as Happening;
     this.connection.toBroker(() => this.world.tell(happening));
   }
@@ -88,7 +126,8 @@ export class Client implements Peer {
     this.connection.break();
     const { generation } = this;
     this.world.dropPeer(generation);
-    this.world.scheduler.after(1_000, () => this.world.tell({ type: 'session_closed', generation, reason: 'end of file' }));
+    if (this.isAttached) this.world.tellLater(1_000, { type: 'session_closed', generation, reason: 'end of file' });
+    this.isAttached = false;
     for (const wish of this.placing.values()) finish(wish, 'cancelled', null);
     this.placing.clear();
   }

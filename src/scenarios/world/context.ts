@@ -6,12 +6,15 @@ import type { Happening } from './core-module.js';
 import type { Faults } from './faults.js';
 import type { Knobs, ModelKnobs } from './knobs.js';
 import type { Prng } from './prng.js';
+import type { Returns } from './returns.js';
 import type { Scheduler } from './scheduler.js';
 
 /** One that effects can be addressed to. */
 export interface Peer {
   readonly generation: string;
   receive(effect: Effect): void;
+  /** The broker is gone, or the connection to it. */
+  loseBroker(): void;
 }
 
 /** A worker, as a client's data plane meets it. */
@@ -43,6 +46,9 @@ export interface WorldCounters {
   crashes: number;
   ooms: number;
   loads: number;
+  restarts: number;
+  /** Processes that were back with a broker after they had lost one. */
+  returned: number;
 }
 
 export interface WorldContext {
@@ -56,8 +62,16 @@ export interface WorldContext {
   lag(after: 'free' | 'exit'): FreeLag;
   card(device: string): SimCard;
   readonly cards: readonly SimCard[];
-  /** Puts an event on the broker's loop. */
+  /** Puts an event on the broker's loop; lost when there is no broker. */
   tell(happening: Happening): void;
+  /** What the broker of now finds out later; another finds it out in its own way. */
+  tellLater(delayUs: number, happening: Happening): void;
+  readonly brokerIsUp: boolean;
+  /** Which start of the broker this is, from 1. */
+  readonly boot: number;
+  /** Whether the broker of now has that name in its ledger. */
+  knows(generation: string): boolean;
+  readonly returns: Returns;
   /** A load was refused by the card: told to whoever judges whether that may be. */
   readonly onOom: { tell: ((oom: OutOfMemory) => void) | null };
   worker(generation: string): CallTaker | null;

@@ -14,6 +14,10 @@ export interface CoreModule {
   checkInvariants(core: Core): unknown;
   ledgerView(core: Core, atUs: number): LedgerView;
   snapshot(core: Core): unknown;
+  /** What is charged for a process before any model, as it is put on record. */
+  floorsOf(core: Core, generation: string): readonly { readonly device: string; readonly bytes: number }[];
+  /** Whether a process has anything to be put on record for. */
+  mayHold(core: Core, generation: string): boolean;
 }
 
 type WithoutTime<T> = T extends { readonly atUs: number } ? Omit<T, 'atUs'> : never;

@@ -65,6 +65,14 @@ export function obeyCancel(host: Hosting, command: number): void {
   }
 }
 
+/** The broker that gave the command is gone: what has not begun is not begun, what has is this process's own affair. */
+export function voidDoor(host: Hosting, model: HostedModel): void {
+  const { door } = model;
+  if (door === null) return;
+  door.command = null;
+  open(host, model, door, 'request_cancelled');
+}
+
 export function moveIfDrained(host: Hosting, model: HostedModel): void {
   const { door } = model;
   const loads = model.state === 'loading' || model.state === 'resuming';

@@ -1,5 +1,6 @@
 /** Another program that holds leases: it loads for itself, may be slow to give back, and is never killed by the broker. */
 import type { Call, WorldContext } from './context.js';
+import { sendAsking } from './asking.js';
 import type { Behaviour } from './faults.js';
 import { ModelHost } from './host.js';
 import type { EngineKnobs, ModelKnobs } from './knobs.js';
@@ -17,8 +18,30 @@ export class Holder extends ModelHost {
   }
 
   attach(): void {
+    if (!this.world.brokerIsUp) {
+      this.loseBroker();
+      return;
+    }
     this.world.tell({ type: 'session_opened', generation: this.generation, role: 'holder', name: 'app' });
     this.connect();
+  }
+
+  protected override resume(): void {
+    if (this.world.knows(this.generation)) {
+      this.comeBack();
+      return;
+    }
+    this.attach();
+    for (const model of this.models.values()) {
+      sendAsking(this, model);
+      this.pump(model);
+    }
+  }
+
+  /** It goes on with what it has, and ends in its own time: it is never ended by us (D7). */
+  protected override graceOver(): void {
+    this.isLost = true;
+    this.world.scheduler.after(msToUs(this.world.returns.endsAfterMs()), () => this.end('exit code 0'));
   }
 
   /** Uses a model for a while, loading it when it must. */
@@ -43,25 +66,24 @@ export class Holder extends ModelHost {
     }
   }
 
-  /** End of file; the process lives on and keeps its bytes (D7), then ends. */
+  /** End of file; the process lives on and keeps its bytes (D7), then ends, unless it finds its way back. */
   breakConnection(livesOnMs: number): void {
-    if (!this.alive || this.connection?.open !== true) return;
-    const { generation } = this;
-    this.connection.break();
-    this.world.scheduler.after(1_000, () => this.world.tell({ type: 'session_closed', generation, reason: 'end of file' }));
-    this.world.scheduler.after(msToUs(livesOnMs), () => this.end('exit code 0'));
+    if (!this.alive || !this.isAttached) return;
+    const { generation, world } = this;
+    this.connection?.break();
+    world.tellLater(1_000, { type: 'session_closed', generation, reason: 'end of file' });
+    if (world.knobs.limits.reattachGraceMs > 0) this.loseBroker();
+    else world.scheduler.after(msToUs(livesOnMs), () => this.end('exit code 0'));
   }
 
   end(how: string): void {
     if (!this.alive) return;
     const { generation } = this;
-    const wasAttached = this.connection?.open === true;
+    const wasAttached = this.isAttached;
     this.leave();
-    const { scheduler, random } = this.world;
-    if (wasAttached) scheduler.after(500, () => this.world.tell({ type: 'session_closed', generation, reason: 'end of file' }));
-    scheduler.after(msToUs(random.int(1, 60)), () => {
-      this.world.dropPeer(generation);
-      this.world.tell({ type: 'process_exited', generation, how });
-    });
+    if (wasAttached) this.world.tellLater(500, { type: 'session_closed', generation, reason: 'end of file' });
+    const confirmUs = msToUs(this.world.random.int(1, 60));
+    this.world.scheduler.after(confirmUs, () => this.world.dropPeer(generation));
+    this.world.tellLater(confirmUs, { type: 'process_exited', generation, how });
   }
 }

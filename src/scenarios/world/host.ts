@@ -2,23 +2,29 @@
 import type { Effect } from '../../../broker/core/effects.js';
 import type { CommandAnswer } from '../../../broker/core/events.js';
 import type { LeasePart } from '../../../protocol/index.js';
+import { refuse, sendAsking, voidAsking } from './asking.js';
 import { endCall, noteNewCall, pump, takeBackExtension } from './calls.js';
 import type { Call, CallOutcome, WorldContext } from './context.js';
-import { moveIfDrained, obeyCancel, obeyMove } from './doors.js';
+import { moveIfDrained, obeyCancel, obeyMove, voidDoor } from './doors.js';
 import type { Behaviour } from './faults.js';
-import { endAllCalls, hostedModel, type HostedModel } from './hosted.js';
+import { endAllCalls, hostedModel, termsOf, type HostedModel } from './hosted.js';
 import type { EngineKnobs, ModelKnobs } from './knobs.js';
 import type { Hosting } from './hosting.js';
-import { askForRoom, loadFromGrant, obeyRecall, refuse, sendLoadRequest } from './loading.js';
+import { askForRoom, loadFromGrant, obeyRecall, voidGrant } from './loading.js';
 import { SimProcess } from './process.js';
 
 export abstract class ModelHost extends SimProcess implements Hosting {
   readonly models = new Map<string, HostedModel>();
   /** Requests to the broker that have no final answer yet. */
   readonly asked = new Map<number, HostedModel>();
+  /** Back with a broker that has not heard everything yet. */
+  protected isReturning = false;
   private requests = 0;
   private reports = 0;
   private residualTaken = false;
+  protected isResidualTold = false;
+  /** How often it has come back to a broker. */
+  private returned = 0;
 
   constructor(world: WorldContext, generation: string, device: string, behaviour: Behaviour, readonly engine: EngineKnobs) {
     super(world, generation, device, behaviour);
@@ -29,6 +35,10 @@ export abstract class ModelHost extends SimProcess implements Hosting {
   /** Its engine can be told to stop a load; one that cannot is busy with it. */
   abstract readonly stopsLoads: boolean;
   abstract end(how: string): void;
+
+  get mayAsk(): boolean {
+    return this.isAttached && !this.isReturning;
+  }
 
   nextRequest(): number {
     return ++this.requests;
@@ -61,10 +71,6 @@ export abstract class ModelHost extends SimProcess implements Hosting {
 
   askForRoom(model: HostedModel): void {
     askForRoom(this, model);
-  }
-
-  sendLoadRequest(model: HostedModel): void {
-    sendLoadRequest(this, model);
   }
 
   moveIfDrained(model: HostedModel): void {
@@ -106,6 +112,7 @@ export abstract class ModelHost extends SimProcess implements Hosting {
     const bytes = this.behaviour.residualBytes;
     const floorBytes = this.engine.floorBytes;
     if (bytes > 0 && this.world.card(this.device).allocate(this.generation, bytes) && this.world.random.chance(0.5)) {
+      this.isResidualTold = true;
       this.say({ type: 'floor_measured', device: this.device, bytes: floorBytes + bytes });
     }
   }
@@ -123,10 +130,12 @@ export abstract class ModelHost extends SimProcess implements Hosting {
   }
 
   /** Answers a command, in the manner of this process. */
-  answer(command: number, answer: CommandAnswer): void {
-    const { behaviour } = this;
+  answer(command: number | null, answer: CommandAnswer): void {
+    if (command === null) return;
+    const { behaviour, connection } = this;
     const final = answer.kind !== 'draining';
     this.later(final ? behaviour.answersLateMs : 0, () => {
+      if (this.connection !== connection) return;
       this.say({ type: 'command_answered', command, answer });
       if (behaviour.answersTwice) this.say({ type: 'command_answered', command, answer });
       if (behaviour.answersWrong) this.speakForOthers(command);
@@ -170,6 +179,7 @@ export abstract class ModelHost extends SimProcess implements Hosting {
         return;
       case 'list_models':
         this.announce();
+        if (this.isReturning) this.tellAll();
         return;
       default:
     }
@@ -178,9 +188,51 @@ export abstract class ModelHost extends SimProcess implements Hosting {
   private announce(): void {
     const models = [...this.models.values()].filter((model) => model.lease !== null).map((model) => ({
       model: model.spec.key, lease: model.lease, device: this.device, state: model.state, residentBytes: model.takenBytes,
-      hostBytes: model.hostBytes, inFlight: model.running.size, parkable: model.spec.parkable,
+      hostBytes: model.hostBytes, inFlight: model.running.size, parkable: model.spec.parkable, terms: termsOf(model),
     }));
     this.say({ type: 'models_announced', seq: ++this.reports, models });
+  }
+
+  /** Calls go on. Ids count anew with the next connection. */
+  protected override detached(): void {
+    this.isReturning = false;
+    this.requests = 0;
+    this.asked.clear();
+    for (const model of this.models.values()) {
+      voidAsking(model);
+      voidDoor(this, model);
+      voidGrant(model);
+      this.pump(model);
+    }
+  }
+
+  /** Back with a broker: asked what is held, it is told; asking for more comes after that. */
+  protected comeBack(): void {
+    const { returned } = this;
+    this.isReturning = true;
+    this.connect();
+    this.say({ type: 'process_resumed' });
+    this.later(this.world.knobs.limits.commandAnswerMs, () => { if (this.isReturning && this.returned === returned) this.askAgain(); });
+  }
+
+  /** Everything has been announced: what was measured and how it is used follows, then what was asked of the broker that is gone. */
+  private tellAll(): void {
+    this.world.counters.returned++;
+    for (const model of this.models.values()) {
+      const { lease, state } = model;
+      if (lease !== null && (state === 'resident' || state === 'parked')) this.reportResidency(model, lease, state === 'resident' ? model.parts : null, null);
+      this.reportUse(model);
+    }
+    this.askAgain();
+  }
+
+  private askAgain(): void {
+    this.isReturning = false;
+    this.returned++;
+    for (const model of this.models.values()) {
+      sendAsking(this, model);
+      this.pump(model);
+    }
   }
 
   /** The process ends: bytes go back to the driver, callers learn of it. */

@@ -19,7 +19,8 @@ export interface Hosting extends Base {
   byLease(lease: string): HostedModel | null;
   pump(model: HostedModel): void;
   askForRoom(model: HostedModel): void;
-  sendLoadRequest(model: HostedModel): void;
+  /** A broker is there, and has heard what is held: it may be asked. */
+  readonly mayAsk: boolean;
   moveIfDrained(model: HostedModel): void;
   takeBackExtension(model: HostedModel): void;
   endCall(model: HostedModel, call: Call, outcome: CallOutcome): void;
@@ -28,5 +29,5 @@ export interface Hosting extends Base {
   takeResidual(): void;
   reportResidency(model: HostedModel, lease: string, parts: readonly LeasePart[] | null, loadMs: number | null): void;
   reportUse(model: HostedModel): void;
-  answer(command: number, answer: CommandAnswer): void;
+  answer(command: number | null, answer: CommandAnswer): void;
 }

@@ -74,6 +74,12 @@ export function knobsOf(seed: number): Knobs {
   const shares = new Prng(seed, 'shares');
   const isTight = shares.chance(0.12);
   const loadHangs = faults !== noFaults && hangs.chance(0.15) ? 0.1 : 0;
+  const restarts = new Prng(seed, 'restarts');
+  const restartMs = restarts.chance(0.3) ? restarts.pick([6_000, 15_000, 40_000]) : 0;
+  const neverReturns = restartMs > 0 && restarts.chance(0.5) ? 0.3 : 0;
+  const breaksAtGrant = restartMs > 0 && restarts.chance(0.3) ? 0.1 : 0;
+  // With a grace a connection that breaks is no end: then it may break often.
+  const breakMs = restartMs > 0 && restarts.chance(0.5) ? 3_000 : faults.breakMs;
   return {
     seed,
     cards,
@@ -87,11 +93,12 @@ export function knobsOf(seed: number): Knobs {
     limits: {
       ...limitKnobs(random), ...(loadHangs > 0 ? { loadTimeoutMs: hangs.int(25_000, 90_000) } : {}),
       ...(isTight ? { workersMax: shares.int(2, 5), queuedRequestsPerCardMax: shares.int(2, 5) } : {}),
+      ...(restartMs > 0 ? { reattachGraceMs: restarts.int(1_000, restarts.pick([4_000, 30_000])) } : {}),
     },
     floodMs: isTight ? shares.pick([500, 2_000, 8_000]) : 0,
     classPolicies,
     allowLedgerOnly: cards.some((card) => card.confirms === 'none') || random.chance(0.15),
-    faults: { ...faults, loadHangs },
+    faults: { ...faults, loadHangs, breakMs, restartMs, neverReturns, breaksAtGrant },
   };
 }
 
@@ -192,6 +199,9 @@ function faultKnobs(random: Prng): Faults {
     crashMs: some(40_000),
     stallMs: some(60_000),
     breakMs: some(60_000),
+    restartMs: 0,
+    neverReturns: 0,
+    breaksAtGrant: 0,
     spawnFails: some(0.2),
     spawnHangs: some(0.1),
     loadFails: some(0.15),

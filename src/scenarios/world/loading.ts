@@ -1,11 +1,9 @@
 /** From "may I?" to resident: the request, the grant, the bytes, the report; and every way it fails. */
-import type { Effect } from '../../../broker/core/effects.js';
 import type { LeasePart } from '../../../protocol/index.js';
-import type { Call, CallOutcome } from './context.js';
-import { endAllCalls, forget, higherClass, leak, sumBytes, type HostedModel } from './hosted.js';
+import { ask } from './asking.js';
+import type { Call } from './context.js';
+import { endAllCalls, forget, higherClass, leak, sumBytes, type Grant, type HostedModel } from './hosted.js';
 import type { Hosting } from './hosting.js';
-
-type Grant = Extract<Effect, { type: 'grant' }>;
 
 export function askForRoom(host: Hosting, model: HostedModel): void {
   const first = model.queue[0];
@@ -18,25 +16,7 @@ export function askForRoom(host: Hosting, model: HostedModel): void {
     deadlineUs = Math.max(deadlineUs, call.deadlineUs);
   }
   if (deadlineUs <= scheduler.coreUs) return;
-  model.asking = { request: host.nextRequest(), kind: 'load', class: wanted, deadlineUs, call: null };
-  host.asked.set(model.asking.request, model);
-  sendLoadRequest(host, model);
-}
-
-/** Also sent again under the same id, when a more urgent caller has joined (D2). */
-export function sendLoadRequest(host: Hosting, model: HostedModel): void {
-  const { spec, asking } = model;
-  if (asking === null) return;
-  const { ttlMs, pinned } = spec;
-  // Contexts that were closed when it was parked are no parts of the lease any more.
-  const closed = model.lease === null ? [] : model.parts.filter((part) => !spec.parts.some((declared) => declared.name === part.name));
-  const parts = [...spec.parts, ...closed.map((part) => ({ ...part, bytes: 0 }))];
-  host.say({
-    type: 'budget_requested', request: asking.request, model: spec.key, device: host.device, lease: model.lease, parts,
-    peakBytes: spec.peakBytes, class: asking.class, deadlineMs: Math.max(1, Math.round((asking.deadlineUs - host.world.scheduler.coreUs) / 1_000)),
-    ageMs: 0, parkable: spec.parkable, profilesFreeMemory: host.engine.profilesFreeMemory, source: 'estimated',
-    policy: { ttlMs, pinned, exclusive: false }, gang: null,
-  });
+  ask(host, model, { kind: 'load', class: wanted, deadlineUs, call: null, parts: [] });
 }
 
 export function loadFromGrant(host: Hosting, grant: Grant): void {
@@ -69,20 +49,30 @@ export function loadFromGrant(host: Hosting, grant: Grant): void {
     return;
   }
   model.lease = grant.lease;
+  model.class = asking.class;
   if (model.queue.length === 0 && host.world.random.chance(0.5)) {
     model.lease = null;
     host.say({ type: 'lease_released', lease: grant.lease, cause: 'unused', failure: null });
     return;
   }
   model.begun = false;
+  model.granted = grant;
   host.later(host.behaviour.beginsLateMs, () => {
-    if (model.lease === grant.lease) begin(host, model, grant.lease);
+    if (model.granted === grant) begin(host, model, grant.lease);
   });
+}
+
+/** Whoever granted it is gone before anything was made of it. */
+export function voidGrant(model: HostedModel): void {
+  if (model.granted === null) return;
+  model.granted = null;
+  if (model.state === 'absent') forget(model);
 }
 
 function begin(host: Hosting, model: HostedModel, lease: string): void {
   const resuming = model.state === 'parked';
   model.begun = true;
+  model.granted = null;
   model.state = resuming ? 'resuming' : 'loading';
   host.world.counters.loads++;
   host.say({ type: 'load_begun', lease });
@@ -133,18 +123,6 @@ function failLoad(host: Hosting, model: HostedModel, lease: string, code: 'load_
   forget(model);
   host.say({ type: 'lease_released', lease, cause: 'load_failed', failure: { code, message: 'the load did not end well' } });
   endAllCalls(model, code);
-}
-
-export function refuse(host: Hosting, request: number, code: string): void {
-  const model = host.asked.get(request);
-  host.asked.delete(request);
-  if (model?.asking?.request !== request) return;
-  const { asking } = model;
-  model.asking = null;
-  const outcome: CallOutcome = code === 'request_cancelled' ? 'cancelled' : 'denied';
-  if (asking.call === null) endAllCalls(model, outcome);
-  else if (asking.kind !== 'context') host.endCall(model, asking.call, asking.kind === 'resize' ? 'resize_denied' : outcome);
-  host.pump(model);
 }
 
 function growInto(host: Hosting, model: HostedModel, call: Call): void {

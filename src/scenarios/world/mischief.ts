@@ -19,6 +19,7 @@ export class Mischief {
     this.repeat('crashMs', () => this.crashOne());
     this.repeat('stallMs', () => this.stopOne());
     this.repeat('breakMs', () => this.breakOne());
+    this.repeat('restartMs', () => this.world.restartBroker(this.world.returns.downMs(this.world.knobs.limits.reattachGraceMs)));
     this.repeat('loopStallMs', () => this.world.shell.stall(msToUs(this.random.int(50, this.world.faults.loopStallMsMax))));
     this.repeat('clockJumpMs', () => this.world.scheduler.jump(msToUs(this.random.pick([2_000, 60_000, 8 * 3_600_000]))));
   }

@@ -27,11 +27,22 @@ export class Prober {
   private readonly inFlight = new Set<string>();
   private readonly wanted = new Map<string, number>();
   private readonly timers = new Map<string, Timer>();
+  /** Readings asked for by a broker that is gone reach nobody. */
+  private boot = 0;
 
   constructor(private readonly world: WorldContext) {}
 
   start(): void {
     for (const card of this.world.cards) this.repeat(card);
+  }
+
+  /** The broker is gone, and with it whatever was under way. */
+  forget(): void {
+    this.boot++;
+    this.inFlight.clear();
+    this.wanted.clear();
+    for (const timer of this.timers.values()) this.world.scheduler.cancel(timer);
+    this.timers.clear();
   }
 
   /** A reading not older than that moment (core clock) is waited for. */
@@ -52,7 +63,7 @@ export class Prober {
   }
 
   private repeat(card: SimCard): void {
-    if (!this.inFlight.has(card.about.device)) this.probe(card);
+    if (this.world.brokerIsUp && !this.inFlight.has(card.about.device)) this.probe(card);
     this.world.scheduler.after(msToUs(this.world.knobs.limits.sampleIntervalMs), () => this.repeat(card));
   }
 
@@ -112,17 +123,22 @@ export class Prober {
     const living = card.processes().map((generation) => ({ generation, usedBytes: card.bytesOf(generation) }));
     const isLower = scheduler.nowUs < (this.lowerRungUntilUs.get(device) ?? -1);
     const processes = confirms === 'process' && !isLower ? living : null;
-    scheduler.after(msToUs(delayMs) + 100, () => {
+    this.afterwards(delayMs, () => {
       this.world.tell({ type: 'sampled', device, takenAtUs: truth.takenAtUs, usedBytes: truth.usedBytes, totalBytes, truth: isLower ? 'nvidia-smi' : 'simulated', processes });
       this.landed(device, truth.takenAtUs);
     });
   }
 
   private missing(device: string, delayMs: number, reading: MissingReading, reason: string): void {
-    this.world.scheduler.after(msToUs(delayMs) + 100, () => {
+    this.afterwards(delayMs, () => {
       this.world.tell({ type: 'sample_failed', device, reading, reason });
       this.landed(device, 0);
     });
+  }
+
+  private afterwards(delayMs: number, land: () => void): void {
+    const { boot } = this;
+    this.world.scheduler.after(msToUs(delayMs) + 100, () => { if (this.boot === boot) land(); });
   }
 
   /** Asks again when somebody waits for a newer reading; after a failure only in the next round. */

@@ -1,4 +1,4 @@
-/** What all simulated processes share: a life, a connection, heartbeats, and being stopped for a while. */
+/** What all simulated processes share: a life, a connection, heartbeats, being stopped for a while, and looking for a broker that is gone. */
 import type { Effect } from '../../../broker/core/effects.js';
 import type { Peer, WorldContext } from './context.js';
 import type { Happening, Saying } from './core-module.js';
@@ -6,9 +6,15 @@ import type { Behaviour } from './faults.js';
 import { msToUs, type Timer } from './scheduler.js';
 import { Connection } from './wire.js';
 
+const lookEveryMs = 100;
+
 export abstract class SimProcess implements Peer {
   alive = true;
   protected connection: Connection | null = null;
+  /** Since when it has had no broker; null while it has one, or has not had one yet. */
+  protected lostAtUs: number | null = null;
+  /** It will not look for a broker again. */
+  protected isLost = false;
   private stopped = false;
   private readonly frozen: (() => void)[] = [];
 
@@ -44,19 +50,62 @@ export abstract class SimProcess implements Peer {
     return this.stopped;
   }
 
+  get isAttached(): boolean {
+    return this.connection?.open === true;
+  }
+
+  /** It has lost its broker and will not look for another. */
+  get isGone(): boolean {
+    return this.lostAtUs !== null && this.isLost;
+  }
+
+  /** Its broker is gone, or the connection to it: it looks for one, for as long as it was told to. */
+  loseBroker(): void {
+    this.connection?.break();
+    if (!this.alive || this.lostAtUs !== null) return;
+    const { scheduler, returns, faults, knobs } = this.world;
+    const lostAtUs = scheduler.nowUs;
+    this.lostAtUs = lostAtUs;
+    this.isLost ||= returns.isLost(faults.neverReturns);
+    this.detached();
+    scheduler.after(msToUs(knobs.limits.reattachGraceMs), () => { if (this.alive && this.lostAtUs === lostAtUs) this.graceOver(); });
+    this.look(returns.firstLookMs());
+  }
+
   protected abstract obey(effect: Effect): void;
+
+  /** What was asked of it and by it is void. */
+  protected abstract detached(): void;
+
+  /** The broker that it has found hears who it is. */
+  protected abstract resume(): void;
+
+  /** It has not found one. */
+  protected abstract graceOver(): void;
 
   protected connect(): void {
     const { scheduler, random } = this.world;
-    this.connection = new Connection(scheduler, random, () => msToUs(this.world.faults.wireDelayMsMax));
+    this.lostAtUs = null;
+    const connection = new Connection(scheduler, random, () => msToUs(this.world.faults.wireDelayMsMax));
+    this.connection = connection;
     this.world.addPeer(this);
-    this.beat();
+    this.beat(connection);
   }
 
-  private beat(): void {
+  private look(afterMs: number): void {
+    if (this.isLost) return;
+    this.later(afterMs, () => {
+      if (this.lostAtUs === null || this.isLost) return;
+      if (this.world.brokerIsUp) this.resume();
+      else this.look(lookEveryMs);
+    });
+  }
+
+  private beat(connection: Connection): void {
+    if (this.connection !== connection) return;
     const { knobs } = this.world;
     this.say({ type: 'heartbeat', reserved: [{ device: this.device, bytes: this.world.card(this.device).bytesOf(this.generation) }] });
-    this.later(knobs.limits.heartbeatIntervalMs, () => this.beat());
+    this.later(knobs.limits.heartbeatIntervalMs, () => this.beat(connection));
   }
 
   private run(run: () => void): void {

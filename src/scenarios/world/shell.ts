@@ -8,9 +8,11 @@ import type { CoreEvent } from '../../../broker/core/events.js';
 import type { Effect } from '../../../broker/core/effects.js';
 import type { Peer, WorldContext } from './context.js';
 import type { Core, CoreModule, Happening } from './core-module.js';
+import type { Holder } from './holder.js';
 import type { Prober } from './probes.js';
 import { msToUs } from './scheduler.js';
 import type { Supervisor } from './supervisor.js';
+import { Worker } from './worker.js';
 
 export type SpawnEffect = Extract<Effect, { type: 'spawn' }>;
 
@@ -24,16 +26,24 @@ export interface ShellParts {
 }
 
 export class Shell {
-  readonly core: Core;
+  /** Of the broker that is there, or was last. */
+  core: Core;
+  isUp = true;
+  /** Which start this is, from 1. */
+  boot = 1;
   steps = 0;
   private readonly peers = new Map<string, Peer>();
   private readonly waitingEvents: Happening[] = [];
   private stalled = false;
 
   constructor(private readonly world: WorldContext, private readonly parts: ShellParts) {
-    const { knobs, scheduler } = world;
-    this.core = parts.module.createCore({
-      bootId: `sim${knobs.seed}`,
+    this.core = this.newCore();
+  }
+
+  private newCore(): Core {
+    const { knobs, scheduler } = this.world;
+    return this.parts.module.createCore({
+      bootId: this.boot === 1 ? `sim${knobs.seed}` : `sim${knobs.seed}r${this.boot}`,
       startedAtUs: scheduler.coreUs,
       limits: knobs.limits,
       classPolicies: knobs.classPolicies,
@@ -43,14 +53,47 @@ export class Shell {
   }
 
   start(): void {
+    this.addCards();
+    this.parts.prober.start();
+    this.nextTick();
+  }
+
+  private addCards(): void {
     for (const { about } of this.world.cards) {
       this.take({
         type: 'card_added', device: about.device, name: 'simulated', kind: 'simulated', totalBytes: about.totalBytes,
         reserveBytes: about.reserveBytes, confirms: about.confirms, floorBytes: about.floorBytes,
       });
     }
-    this.parts.prober.start();
-    this.nextTick();
+  }
+
+  /** The broker is gone at once, with all that it knew and all that was on its way. Returns what is on record of the others. */
+  kill(workers: readonly Worker[], holders: readonly Holder[]): { readonly process: Worker | Holder; readonly happening: Happening }[] {
+    const { module } = this.parts;
+    this.isUp = false;
+    this.boot++;
+    this.stalled = false;
+    this.waitingEvents.length = 0;
+    this.peers.clear();
+    const all = [...workers, ...holders.filter(({ generation }) => module.mayHold(this.core, generation))];
+    return all.filter(({ alive }) => alive).map((process) => {
+      const { generation, device } = process;
+      const isWorker = process instanceof Worker;
+      const floors = module.floorsOf(this.core, generation);
+      return { process, happening: { type: 'process_recorded', generation, role: isWorker ? 'worker' : 'holder', name: isWorker ? generation : 'app', engine: isWorker ? process.engine.name : null, devices: [device], floors } };
+    });
+  }
+
+  /** Another broker: it knows its cards, and who lives on. */
+  startAnew(recorded: readonly Happening[]): void {
+    this.isUp = true;
+    this.core = this.newCore();
+    this.addCards();
+    for (const happening of recorded) this.take(happening);
+  }
+
+  knows(generation: string): boolean {
+    return this.isUp && this.parts.module.ledgerView(this.core, this.world.scheduler.coreUs).processes.some((process) => process.generation === generation);
   }
 
   addPeer(peer: Peer): void {
@@ -62,15 +105,18 @@ export class Shell {
   }
 
   take(happening: Happening): void {
+    if (!this.isUp) return;
     if (this.stalled) this.waitingEvents.push(happening);
     else this.step(happening);
   }
 
   /** The loop is busy elsewhere for so long. */
   stall(durationUs: number): void {
-    if (this.stalled) return;
+    if (this.stalled || !this.isUp) return;
     this.stalled = true;
+    const { boot } = this;
     this.world.scheduler.after(durationUs, () => {
+      if (this.boot !== boot) return;
       this.stalled = false;
       for (const happening of this.waitingEvents.splice(0)) this.step(happening);
       this.step({ type: 'ticked' });
@@ -81,7 +127,7 @@ export class Shell {
     const { scheduler, random, knobs } = this.world;
     const jitter = random.chance(0.2) ? random.int(0, knobs.limits.tickIntervalMs) : random.int(0, 10);
     scheduler.after(msToUs(knobs.limits.tickIntervalMs + jitter), () => {
-      if (!this.stalled) this.step({ type: 'ticked' });
+      if (this.isUp && !this.stalled) this.step({ type: 'ticked' });
       this.nextTick();
     });
   }

@@ -31,11 +31,16 @@ export class Supervisor {
     const process = this.processes.get(generation);
     if (process === undefined || this.ending.has(generation)) return;
     this.ending.add(generation);
-    const { scheduler } = this.world;
+    const { scheduler, boot } = this.world;
     scheduler.after(200, () => {
-      if (process.alive) process.askToEnd();
+      if (process.alive && this.world.boot === boot) process.askToEnd();
     });
-    scheduler.after(msToUs(graceMs), () => this.kill(process));
+    scheduler.after(msToUs(graceMs), () => { if (this.world.boot === boot) this.kill(process); });
+  }
+
+  /** The ladders end with the broker that had begun them. */
+  forget(): void {
+    this.ending.clear();
   }
 
   private kill(process: Ended): void {
@@ -45,17 +50,20 @@ export class Supervisor {
     scheduler.after(msToUs(unkillableMs) + 5_000, () => {
       if (process.alive) process.end('SIGKILL');
     });
+    const { boot } = this.world;
     scheduler.after(msToUs(knobs.limits.killConfirmMs), () => {
-      if (process.alive) this.world.tell({ type: 'kill_unconfirmed', generation: process.generation, reason: 'still in the kernel' });
+      if (process.alive && this.world.boot === boot) this.world.tell({ type: 'kill_unconfirmed', generation: process.generation, reason: 'still in the kernel' });
     });
   }
 
   /** The process is gone: its end is confirmed a moment later. */
   ended(generation: string, how: string, afterUs: number): void {
     if (!this.processes.delete(generation)) return;
+    const { boot } = this.world;
     this.world.scheduler.after(afterUs, () => {
-      this.ending.delete(generation);
       this.world.dropPeer(generation);
+      if (this.world.boot !== boot) return;
+      this.ending.delete(generation);
       this.world.tell({ type: 'process_exited', generation, how });
     });
   }

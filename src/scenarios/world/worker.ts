@@ -1,4 +1,5 @@
-/** A spawned worker: floor first, then ready; serves clients' calls; ends when it is told to, when its connection breaks, or badly. */
+/** A spawned worker: floor first, then ready; serves clients' calls; ends when it is told to, when its broker is gone for good, or badly. */
+import type { Effect } from '../../../broker/core/effects.js';
 import type { Call, CallTaker, WorldContext } from './context.js';
 import type { Behaviour } from './faults.js';
 import { ModelHost } from './host.js';
@@ -10,6 +11,7 @@ import type { Ended, Supervisor } from './supervisor.js';
 export class Worker extends ModelHost implements CallTaker, Ended {
   isReady = false;
   private ending = false;
+  private tellsFloor = false;
 
   constructor(world: WorldContext, generation: string, device: string, behaviour: Behaviour, engine: EngineKnobs, private readonly supervisor: Supervisor) {
     super(world, generation, device, behaviour, engine);
@@ -37,20 +39,44 @@ export class Worker extends ModelHost implements CallTaker, Ended {
         this.end('out of memory at start');
         return;
       }
-      if (hangs) return;
-      this.later(spawnMs * 0.4, () => this.ready());
+      if (!hangs) this.later(spawnMs * 0.4, () => this.ready());
     });
+    if (hangs) this.isLost = true;
   }
 
   private ready(): void {
     this.isReady = true;
-    this.connect();
+    this.tellsFloor = this.world.random.chance(0.8);
+    // One whose broker is gone says it when it has found the next.
+    if (this.lostAtUs !== null) return;
+    if (!this.isAttached) this.connect();
+    this.sayReady();
+  }
+
+  private sayReady(): void {
     const { partial, profilesFreeMemory, floorBytes } = this.engine;
-    const reports = this.world.random.chance(0.8);
     this.say({
       type: 'process_ready', capabilities: { park: true, partial, embed: false, profilesFreeMemory },
-      floors: reports ? [{ device: this.device, bytes: floorBytes }] : [],
+      floors: this.tellsFloor ? [{ device: this.device, bytes: floorBytes + (this.isResidualTold ? this.behaviour.residualBytes : 0) }] : [],
     });
+  }
+
+  protected override resume(): void {
+    // It has not heard whether it may go on living.
+    if (this.ending) return;
+    this.comeBack();
+    if (this.isReady) this.sayReady();
+  }
+
+  /** One that hangs, or is stopped, is left to whoever watches it: its guard, or the next broker. */
+  protected override graceOver(): void {
+    if (!this.isLost && !this.isStopped) this.end('its broker was gone');
+    else if (!this.world.brokerIsUp) this.end('ended by its guard');
+  }
+
+  override receive(effect: Effect): void {
+    if (effect.type === 'grant' && this.world.returns.isLost(this.world.faults.breaksAtGrant)) this.breakConnection();
+    super.receive(effect);
   }
 
   take(call: Call): void {
@@ -77,29 +103,29 @@ export class Worker extends ModelHost implements CallTaker, Ended {
     return this.world.faults.unkillable > 0 ? this.behaviour.unkillableMs : 0;
   }
 
-  /** Without its broker a worker ends (grace 0). */
+  /** The connection alone is lost: with no grace that is the end of a worker. */
   breakConnection(): void {
-    if (!this.alive || this.connection?.open !== true) return;
-    this.connection.break();
-    const { generation } = this;
-    this.world.scheduler.after(1_000, () => this.world.tell({ type: 'session_closed', generation, reason: 'connection reset' }));
-    this.later(this.world.random.int(10, 800), () => this.end('its broker was gone'));
+    if (!this.alive || !this.isAttached) return;
+    const { generation, world } = this;
+    this.connection?.break();
+    world.tellLater(1_000, { type: 'session_closed', generation, reason: 'connection reset' });
+    if (world.knobs.limits.reattachGraceMs > 0) this.loseBroker();
+    else this.later(world.random.int(10, 800), () => this.end('its broker was gone'));
   }
 
   end(how: string): void {
     if (!this.alive) return;
     const { generation } = this;
-    const { scheduler, random, faults } = this.world;
-    const wasAttached = this.connection?.open === true;
+    const { random, faults } = this.world;
+    const wasAttached = this.isAttached;
     const lease = [...this.models.values()].find((model) => model.lease !== null)?.lease;
     this.leave();
     const confirmUs = msToUs(random.int(1, 60));
-    if (wasAttached) scheduler.after(500, () => this.world.tell({ type: 'session_closed', generation, reason: 'end of file' }));
+    if (wasAttached) this.world.tellLater(500, { type: 'session_closed', generation, reason: 'end of file' });
     this.supervisor.ended(generation, how, confirmUs);
     if (lease === undefined || lease === null || !random.chance(faults.staleMessages)) return;
-    scheduler.after(confirmUs + random.int(0, 500_000), () => {
-      this.world.tell({ type: 'lease_released', generation, lease, cause: 'unloaded', failure: null });
-      this.world.tell({ type: 'use_reported', generation, lease, seq: 1_000_000, inFlight: 0, queued: 0 });
-    });
+    const staleUs = confirmUs + random.int(0, 500_000);
+    this.world.tellLater(staleUs, { type: 'lease_released', generation, lease, cause: 'unloaded', failure: null });
+    this.world.tellLater(staleUs, { type: 'use_reported', generation, lease, seq: 1_000_000, inFlight: 0, queued: 0 });
   }
 }

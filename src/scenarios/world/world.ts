@@ -10,6 +10,7 @@ import { Holder } from './holder.js';
 import type { Knobs } from './knobs.js';
 import { Prng } from './prng.js';
 import { Prober } from './probes.js';
+import { Returns } from './returns.js';
 import { msToUs, Scheduler } from './scheduler.js';
 import { Shell, type SpawnEffect } from './shell.js';
 import { Supervisor } from './supervisor.js';
@@ -21,8 +22,11 @@ export class World implements WorldContext {
   readonly scheduler = new Scheduler();
   readonly random: Prng;
   readonly cards: readonly SimCard[];
-  readonly counters: WorldCounters = { calls: 0, answered: 0, failed: 0, crashes: 0, ooms: 0, loads: 0 };
+  readonly counters: WorldCounters = { calls: 0, answered: 0, failed: 0, crashes: 0, ooms: 0, loads: 0, restarts: 0, returned: 0 };
   readonly onOom: { tell: ((oom: OutOfMemory) => void) | null } = { tell: null };
+  /** Another broker is about to start: told to whoever keeps a book of the last. */
+  readonly onRestart: { tell: (() => void) | null } = { tell: null };
+  readonly returns: Returns;
   readonly prober: Prober;
   readonly supervisor: Supervisor;
   readonly shell: Shell;
@@ -44,6 +48,7 @@ export class World implements WorldContext {
     for (const card of this.cards) this.byDevice.set(card.about.device, card);
     this.behaviourOfNext = () => behaviourOf(this.faults, this.random);
     this.lag = (after) => this.randomLag(after === 'free' ? this.faults.freeLagMsMax : this.faults.exitLagMsMax);
+    this.returns = new Returns(knobs.seed);
     this.prober = new Prober(this);
     this.supervisor = new Supervisor(this);
     this.shell = new Shell(this, { module, prober: this.prober, supervisor: this.supervisor, spawn: (effect) => this.spawn(effect), observe });
@@ -61,6 +66,37 @@ export class World implements WorldContext {
 
   tell(happening: Happening): void {
     this.shell.take(happening);
+  }
+
+  tellLater(delayUs: number, happening: Happening): void {
+    const { boot } = this;
+    this.scheduler.after(delayUs, () => { if (this.boot === boot) this.tell(happening); });
+  }
+
+  get brokerIsUp(): boolean {
+    return this.shell.isUp;
+  }
+
+  get boot(): number {
+    return this.shell.boot;
+  }
+
+  knows(generation: string): boolean {
+    return this.shell.knows(generation);
+  }
+
+  /** kill -9 of the broker, and a start of another after a while. Whoever lives on is on record, workers and holders of leases. */
+  restartBroker(downMs: number): void {
+    if (!this.shell.isUp) return;
+    this.counters.restarts++;
+    const records = this.shell.kill([...this.workers.values()], [...this.holders]);
+    this.supervisor.forget();
+    this.prober.forget();
+    for (const peer of [...this.workers.values(), ...this.holders, ...this.clients]) peer.loseBroker();
+    this.scheduler.after(msToUs(downMs), () => {
+      this.onRestart.tell?.();
+      this.shell.startAnew(records.filter(({ process }) => process.alive).map(({ happening }) => happening));
+    });
   }
 
   worker(generation: string): CallTaker | null {
@@ -101,6 +137,7 @@ export class World implements WorldContext {
     for (const card of this.cards) card.foreignBytes = 0;
     for (const holder of this.holders) {
       if (holder.isStopped) holder.goOn();
+      if (holder.isGone) holder.end('exit code 0');
       const { ackLies, freesShort, ignoresCommands, leaksOnFailure, beginsLateMs } = holder.behaviour;
       if (ackLies || freesShort || ignoresCommands || leaksOnFailure || beginsLateMs > 0) holder.end('exit code 0');
     }

@@ -26,6 +26,12 @@ export class AttendedClock {
     this.tickedAtUs = atUs;
   }
 
+  /** Another broker looks at the clock for the first time: the gap before is nobody's. */
+  restart(): void {
+    this.lookedAtUs = null;
+    this.tickedAtUs = null;
+  }
+
   /** Surely attended until the last tick. */
   get leastUs(): number {
     return this.minimumUs;

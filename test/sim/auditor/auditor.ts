@@ -18,6 +18,7 @@ import { checkGrant, checkLoaded } from './rules-grants.js';
 import { checkOom } from './rules-oom.js';
 import { checkPlaced, checkSpawn, checkStray, checkTerminate } from './rules-processes.js';
 import { checkRecords } from './rules-records.js';
+import { checkGivenUp } from './rules-returns.js';
 import { checkCancel, checkMove } from './rules-victims.js';
 
 export class Auditor {
@@ -41,6 +42,12 @@ export class Auditor {
     }
     for (const key of check.spawnFailures) noteFailure(this.book, this.book.loadBackOffs, key);
     checkOpenRequests(check);
+    if (event.type === 'ticked') checkGivenUp(check);
+  }
+
+  /** The broker was killed, and another starts. */
+  restart(): void {
+    this.book.restart();
   }
 
   private noteUnclear(event: Extract<CoreEvent, { type: 'sampled' }>): void {

@@ -28,6 +28,10 @@ export class Book {
   /** Open leases; a closed one leaves at most a departure. */
   readonly leases = new Map<string, AuditedLease>();
   readonly closedLeases = new Map<string, AuditedLease>();
+  /** Names of leases that earlier brokers granted: never given again. */
+  readonly formerLeases = new Set<string>();
+  /** As the last broker knew them. */
+  formerProcesses: ReadonlyMap<string, AuditedProcess> = new Map();
   departures: Departure[] = [];
   readonly requests = new Map<string, AuditedRequest>();
   readonly answeredRequests = new Set<string>();
@@ -43,9 +47,30 @@ export class Book {
   readonly clock: AttendedClock;
   nowUs = 0;
   nextOrder = 0;
+  /** When the last of those that an earlier broker knew had spoken, or was gone. */
+  lastReturnUs = Number.NEGATIVE_INFINITY;
 
   constructor(readonly options: BookOptions) {
     this.clock = new AttendedClock(options.limits.stallToleranceMs * 1_000);
+  }
+
+  /** Another broker starts. What was asked of the last, ordered by it and learned by it is void; who lives on is named next. */
+  restart(): void {
+    for (const lease of [...this.leases.keys(), ...this.closedLeases.keys()]) this.formerLeases.add(lease);
+    this.departures = [];
+    const forgotten = [
+      this.cards, this.leases, this.closedLeases, this.requests, this.answeredRequests, this.commands, this.pins, this.oomRetries, this.toldFloors,
+      this.leastToldFloors, this.loadBackOffs,
+    ];
+    for (const kept of forgotten) kept.clear();
+    this.formerProcesses = new Map(this.processes);
+    this.processes.clear();
+    this.clock.restart();
+  }
+
+  /** Processes for whose word the card is closed. */
+  closedBy(device: string): AuditedProcess[] {
+    return [...this.processes.values()].filter((process) => process.state !== 'gone' && process.closes.includes(device));
   }
 
   process(generation: string): AuditedProcess | null {

@@ -1,7 +1,7 @@
 /** Writes what the core decided into the book, one effect at a time, after the rules have looked at it. */
 import type { Check, EffectOf } from './check.js';
 import type { Book } from './book.js';
-import { newProcess } from './follow-events.js';
+import { newProcess } from './new-process.js';
 import { sumOf, withHeadroom, type AuditedCommand, type AuditedLease, type AuditedRequest } from './records.js';
 import type { Effect } from '../../../broker/core/effects.js';
 
@@ -144,7 +144,7 @@ export function mergeParts(lease: AuditedLease, request: AuditedRequest): Audite
 function newLease(book: Book, request: AuditedRequest, effect: EffectOf<'grant'>): AuditedLease {
   return {
     lease: effect.lease, model: request.model, generation: effect.generation, device: effect.device, class: request.class, stage: 'granted', parts: request.parts,
-    peakBytes: request.askedBytes, promiseBytes: effect.chargedBytes, shownBytes: effect.chargedBytes, residentBytes: 0, pinned: request.pinned, revived: false, neverCame: false, profilesFreeMemory: request.profilesFreeMemory,
+    peakBytes: request.askedBytes, promiseBytes: effect.chargedBytes, shownBytes: effect.chargedBytes, residentBytes: 0, pinned: request.pinned, revived: book.closedLeases.get(effect.lease)?.revived === true, neverCame: false, profilesFreeMemory: request.profilesFreeMemory,
     grantedAtUs: book.nowUs, loadedAtUs: 0, loadPromiseBytes: 0, parkedAtUs: 0, shortBytes: 0, growing: false, growingSinceUs: 0, refusedStops: 0, isLeftToReading: false, blamed: false, isQuarantined: false, inFlight: 0, queued: 0, usedAtUs: book.nowUs, useSeq: -1, ttlMs: request.ttlMs,
   };
 }

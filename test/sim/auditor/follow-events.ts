@@ -2,7 +2,9 @@
 import type { CoreEvent } from '../../../broker/core/events.js';
 import type { Book } from './book.js';
 import { followAnnouncement, followReport, followUse, park } from './follow-reports.js';
+import { followLoss, followRecorded, followResumed, followReturn } from './follow-returns.js';
 import { followRequest } from './follow-requests.js';
+import { hear, newProcess } from './new-process.js';
 import type { AuditedLease, AuditedProcess, Departure } from './records.js';
 
 export function followEvent(book: Book, event: CoreEvent): void {
@@ -21,6 +23,12 @@ export function followEvent(book: Book, event: CoreEvent): void {
     case 'sample_failed':
     case 'card_lost':
       followCard(book, event);
+      return;
+    case 'process_recorded':
+      followRecorded(book, event);
+      return;
+    case 'process_resumed':
+      followResumed(book, event);
       return;
     case 'session_opened':
     case 'session_closed':
@@ -56,6 +64,7 @@ export function followEvent(book: Book, event: CoreEvent): void {
       return;
     case 'models_announced':
       followAnnouncement(book, event);
+      followReturn(book, event);
   }
 }
 
@@ -113,14 +122,16 @@ function followProcess(book: Book, event: ProcessEvent): void {
   switch (event.type) {
     case 'session_closed':
       process.connected = false;
-      book.voidRequests(event.generation);
+      followLoss(book, process);
       if (process.role === 'client') process.state = 'gone';
       // What it takes from now on it does not take as ours.
-      if (process.role === 'holder' && book.leasesOf(event.generation).length === 0) book.processes.delete(event.generation);
+      if (process.role === 'holder' && process.closes.length === 0 && book.leasesOf(event.generation).length === 0) book.processes.delete(event.generation);
       return;
     case 'process_ready':
+      // What comes back to the same broker has been idle all the while.
+      if (process.state === 'spawning' || process.closes.length > 0) process.lastUsefulUs = event.atUs;
       if (process.state === 'spawning') process.state = 'ready';
-      process.readyAtUs = process.lastUsefulUs = event.atUs;
+      process.readyAtUs = event.atUs;
       process.connected = true;
       process.profilesFreeMemory = event.capabilities.profilesFreeMemory;
       hear(book, process);
@@ -140,21 +151,6 @@ function followProcess(book: Book, event: ProcessEvent): void {
       return;
     case 'kill_unconfirmed':
   }
-}
-
-export function newProcess(book: Book, generation: string, role: AuditedProcess['role'], engine: string | null, device: string | null): AuditedProcess {
-  const floorBytes = device === null ? 0 : leastFloorBytes(book, engine, device);
-  return {
-    generation, role, engine, device, state: role === 'worker' ? 'spawning' : 'ready', startedAtUs: book.nowUs, startedFor: null, freeByExit: false, readyAtUs: book.nowUs, heardAtUs: book.nowUs,
-    heardAttendedUs: book.clock.mostUs, saidAtUs: book.nowUs, connected: role !== 'worker', floorBytes, statedFloorBytes: floorBytes, lastUsefulUs: book.nowUs, profilesFreeMemory: false,
-    remeasureSinceUs: null, misbehaviour: 0, commandFailures: 0,
-  };
-}
-
-/** What a process must be charged before it has said anything: what the card states, or what that engine has told; a word that only its process vouched for may be forgotten. */
-function leastFloorBytes(book: Book, engine: string | null, device: string): number {
-  const statedBytes = book.cards.get(device)?.floorBytes ?? 0;
-  return Math.min(statedBytes, book.leastToldFloors.get(engine ?? '') ?? statedBytes);
 }
 
 function tellFloor(book: Book, process: AuditedProcess, bytes: number): void {
@@ -179,11 +175,6 @@ function noteLeastFloor(book: Book, process: AuditedProcess, bytes: number): voi
   for (const other of book.processes.values()) {
     if (other.state === 'spawning' && other.engine === process.engine) other.floorBytes = Math.min(other.floorBytes, bytes);
   }
-}
-
-function hear(book: Book, process: AuditedProcess): void {
-  process.heardAtUs = book.nowUs;
-  process.heardAttendedUs = book.clock.mostUs;
 }
 
 /** Each failure in a row doubles the pause, from the first up to the last. */
@@ -213,6 +204,7 @@ function processGone(book: Book, process: AuditedProcess): void {
   process.state = 'gone';
   const devices = [process.device, ...book.leasesOf(process.generation).map((lease) => lease.device)];
   process.freeByExit = devices.some((device) => device !== null && book.isLedgerOnly(device));
+  if (process.closes.length > 0) book.lastReturnUs = book.nowUs;
   for (const lease of book.leasesOf(process.generation)) if (lease.stage === 'loading' && !lease.isQuarantined) noteFailure(book, book.loadBackOffs, `${lease.device} ${lease.model}`);
   for (const lease of book.leasesOf(process.generation)) book.closeLease(lease, leftBehindBytes(lease));
   if (process.device !== null) book.depart(process.device, process.generation, process.readyAtUs > process.startedAtUs ? process.floorBytes : 0, null);

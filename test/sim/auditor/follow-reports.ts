@@ -11,7 +11,9 @@ export function followReport(book: Book, event: Extract<CoreEvent, { type: 'resi
   if (lease === null) return;
   const lowered = lease.residentBytes - event.residentBytes;
   // What was said to have left has not.
-  if (lowered < 0) book.departures = book.departures.filter((departure) => departure.generation !== event.generation || departure.device !== lease.device);
+  const isMeasured = event.state === 'resident' && event.parts !== null;
+  // Or is trued up with what it has now: what it gave back shows in the reading alone.
+  if (lowered < 0 || isMeasured) book.departures = book.departures.filter((departure) => departure.generation !== event.generation || departure.device !== lease.device);
   if (event.state === 'parked' || event.state === 'absent') settleCommands(book, lease);
   if (event.state === 'resident') {
     lease.growing = false;
@@ -39,7 +41,7 @@ export function followReport(book: Book, event: Extract<CoreEvent, { type: 'resi
 function revive(book: Book, event: Extract<CoreEvent, { type: 'residency_reported' }>): AuditedLease | null {
   const lease = book.closedLeases.get(event.lease);
   if (lease?.generation !== event.generation || event.residentBytes === 0) return null;
-  lease.revived = true;
+  Object.assign(lease, { revived: true, neverCame: false });
   return null;
 }
 
@@ -57,8 +59,11 @@ function arrive(book: Book, lease: AuditedLease, measured: readonly LeasePart[] 
   if (measured === null) return;
   lease.parts = trueUp(lease.parts, measured);
   lease.peakBytes = 0;
-  if (lease.shortBytes > 0) return;
   const steadyBytes = sumOf(lease.parts);
+  if (lease.shortBytes > 0) {
+    lease.promiseBytes = Math.min(lease.promiseBytes, steadyBytes);
+    return;
+  }
   // A measured rise is charged at once; its headroom where there is room for it.
   lease.promiseBytes = Math.min(withHeadroom(steadyBytes), Math.max(lease.promiseBytes, steadyBytes));
 }
@@ -110,6 +115,6 @@ export function followAnnouncement(book: Book, event: Extract<CoreEvent, { type:
   }
   for (const { lease, residentBytes } of event.models) {
     const ended = book.closedLeases.get(lease ?? '');
-    if (ended?.generation === event.generation && residentBytes > 0) ended.revived = true;
+    if (ended?.generation === event.generation && residentBytes > 0) Object.assign(ended, { revived: true, neverCame: false });
   }
 }

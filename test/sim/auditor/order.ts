@@ -4,7 +4,10 @@ import type { AuditedRequest } from './records.js';
 
 /** True when `left` may be served before `right`; equal ranks go by age. */
 export function goesBefore(book: Book, left: AuditedRequest, right: AuditedRequest): boolean {
-  const isOlder = left.sinceUs <= right.sinceUs;
+  return precedes(book, left, right, left.sinceUs <= right.sinceUs);
+}
+
+function precedes(book: Book, left: AuditedRequest, right: AuditedRequest, isOlder: boolean): boolean {
   if (isOlder && isOverdue(book, left)) return true;
   if (!isOlder && isOverdue(book, right)) return false;
   const leftRank = rankOf(book, left);
@@ -15,6 +18,8 @@ export function goesBefore(book: Book, left: AuditedRequest, right: AuditedReque
 /** Before it, or before one that goes before it: three of unlike ages and classes may go round in a circle. */
 export function mayPass(book: Book, own: AuditedRequest, other: AuditedRequest): boolean {
   if (goesBefore(book, own, other)) return true;
+  // An age that it came with was counted by its asker's clock, which no busy loop of ours held up.
+  if (precedes(book, own, other, waitedUs(book, own) >= waitedUs(book, other))) return true;
   for (const third of book.requests.values()) {
     const isBetween = third !== own && third !== other && third.device === other.device && third.kind === 'budget' && third.waits > 0;
     if (isBetween && goesBefore(book, own, third) && goesBefore(book, third, other)) return true;

@@ -18,7 +18,8 @@ export interface AuditedCard {
   unclearAtUs: number;
 }
 
-export type ProcessState = 'spawning' | 'ready' | 'ending' | 'gone';
+/** `away`: it has lost its broker, or an earlier one, and has not said to this one what it holds. */
+export type ProcessState = 'spawning' | 'ready' | 'away' | 'ending' | 'gone';
 
 export interface AuditedProcess {
   readonly generation: string;
@@ -35,7 +36,12 @@ export interface AuditedProcess {
   heardAtUs: number;
   /** The core's attended time when it was last heard. */
   heardAttendedUs: number;
+  heardLeastUs: number;
   connected: boolean;
+  /** The cards that it closes to grants: it is of an earlier broker and has not said what it holds. */
+  closes: readonly string[];
+  /** Attended time, at least and at most, when it was lost, recorded, or back without having said what it holds. */
+  waitedForSince: { readonly leastUs: number; readonly mostUs: number } | null;
   /** Last moment it said anything of its leases. */
   saidAtUs: number;
   floorBytes: number;

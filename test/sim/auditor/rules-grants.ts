@@ -3,6 +3,7 @@ import type { Check, EffectOf } from './check.js';
 import { mergeParts, shortOf } from './follow-effects.js';
 import { goesBefore, mayPass } from './order.js';
 import { sumOf, withHeadroom, type AuditedCard, type AuditedLease, type AuditedRequest } from './records.js';
+import { checkClosed } from './rules-returns.js';
 import { checkTruth } from './rules-truth.js';
 
 export function checkGrant(check: Check, grant: EffectOf<'grant'>): void {
@@ -16,16 +17,23 @@ export function checkGrant(check: Check, grant: EffectOf<'grant'>): void {
     return;
   }
   if (request.device !== null && request.device !== grant.device) check.broken('grant-device', `${name}: asked for ${request.device}`);
+  if (book.formerLeases.has(grant.lease) && !book.leases.has(grant.lease)) check.broken('lease-reused', `${name}: an earlier broker gave that lease`);
   if (book.closedLeases.get(grant.lease)?.revived === false) check.broken('lease-reused', `${name}: that lease had ended`);
   const lease = book.leases.get(grant.lease) ?? null;
   // What is still on its way about the earlier grant (given back, never come) would end the new one.
   if (request.kind === 'budget' && request.lease === null && lease?.stage === 'granted') check.broken('lease-reused', `${name}: an earlier grant of that lease has not begun`);
+  // Said by its owner to be gone, and there all the same: what is charged for it the book does not know.
+  if (lease === null && book.closedLeases.get(grant.lease)?.revived === true) {
+    checkReading(check, name, card);
+    return;
+  }
   const moreBytes = grant.chargedBytes - (lease?.promiseBytes ?? 0);
   // Within what it is charged already nothing new is promised.
   const needBytes = grant.explain === null ? null : (check.records.get(grant.explain)?.numbers?.needBytes ?? null);
   if (lease !== null && lease.stage !== 'parked' && (grant.chargedBytes <= chargedBefore(lease) || needBytes === 0)) return;
   checkSize(check, name, grant, request, lease);
   if (moreBytes <= 0) return;
+  checkClosed(check, name, card);
   checkReading(check, name, card);
   checkSum(check, name, card, moreBytes, request);
   // What its owner may have said too soon of an earlier charge is there already.
@@ -45,8 +53,6 @@ function chargedBefore(lease: AuditedLease): number {
 
 function checkSize(check: Check, name: string, grant: EffectOf<'grant'>, request: AuditedRequest, lease: AuditedLease | null): void {
   if (lease === null) {
-    // Of what its owner announced again, its ledger has what it was told; the book has not.
-    if (check.book.closedLeases.get(grant.lease)?.revived === true) return;
     if (request.lease !== null && !check.book.closedLeases.has(request.lease)) check.broken('grant-lease', `${name}: it was to extend ${request.lease}`);
     if (grant.chargedBytes !== request.chargeBytes) check.broken('need', `${name}: 11/10 of ${request.askedBytes} is ${request.chargeBytes}`);
     return;

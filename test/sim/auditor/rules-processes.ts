@@ -1,6 +1,7 @@
 /** Processes are started with cause, ended with cause, and never chosen when dead. */
 import type { Check, EffectOf } from './check.js';
 import type { AuditedLease, AuditedProcess } from './records.js';
+import { checkBeside, whyNotGivenUp } from './rules-returns.js';
 
 export function checkPlaced(check: Check, placed: EffectOf<'placed'>): void {
   const { book } = check;
@@ -29,6 +30,7 @@ export function checkSpawn(check: Check, spawn: EffectOf<'spawn'>): void {
     check.broken('spawn-without-cause', `${name}: nobody asks for that engine`);
     return;
   }
+  checkBeside(check, name, wanting);
   const isBackingOff = wanting.every((request) => check.event.atUs < (book.loadBackOffs.get(`${spawn.devices[0] ?? ''} ${request.model}`)?.untilUs ?? 0));
   if (isBackingOff) check.broken('back-off', `${name}: all that want it failed there not long ago`);
 }
@@ -61,9 +63,8 @@ function whyNot(check: Check, process: AuditedProcess, cause: EffectOf<'terminat
       return quietUs < limitUs ? `it was heard ${quietUs} us ago, the limit is ${limitUs}` : null;
     }
     case 'session_lost':
-      return process.connected ? 'its session is open' : null;
     case 'orphaned':
-      return process.connected ? 'it is connected' : null;
+      return whyNotGivenUp(check, process, cause);
     case 'spawn_timeout':
       if (process.state !== 'spawning') return 'it is ready';
       return quietUs < limits.spawnTimeoutMs * 1_000 ? `it was started ${quietUs} us ago` : null;

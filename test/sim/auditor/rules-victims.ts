@@ -34,6 +34,7 @@ function checkAddress(check: Check, name: string, move: EffectOf<'move'>): void 
   const { book } = check;
   const process = book.process(move.generation);
   if (process === null) check.broken('generation-living', `${name}: ${move.generation} is not alive`);
+  if (process?.state === 'away') check.broken('command-away', `${name}: ${move.generation} has not said what it holds`);
   const lease = book.leases.get(move.lease);
   if (lease === undefined) return;
   if (lease.generation !== move.generation) check.broken('command-owner', `${name}: the lease is ${lease.generation}'s`);
@@ -80,7 +81,8 @@ function checkOwnModel(check: Check, name: string, request: AuditedRequest, leas
 function checkResidency(check: Check, name: string, request: AuditedRequest, lease: AuditedLease): void {
   const { classPolicies } = check.book.options;
   const residentUs = check.event.atUs - lease.loadedAtUs;
-  if (classPolicies[request.class].rank > classPolicies[lease.class].rank) return;
+  // One that its owner gave up and has still may have been there all the while.
+  if (lease.revived || classPolicies[request.class].rank > classPolicies[lease.class].rank) return;
   if (residentUs < classPolicies[lease.class].minimumResidencyMs * 1_000 && lease.loadedAtUs > 0) {
     check.broken('minimum-residency', `${name}: loaded ${residentUs} us ago for ${lease.class}, wanted by ${request.class}`);
   }

@@ -2,12 +2,14 @@
 import type { CardView, LedgerView } from '../../../broker/core/view.js';
 import type { Check } from './check.js';
 import type { AuditedCard, AuditedLease } from './records.js';
+import { checkDoubled, checkShownClosed } from './rules-returns.js';
 
 export function checkView(check: Check, view: LedgerView): void {
   for (const shown of view.cards) {
     const card = check.book.cards.get(shown.device);
     if (card !== undefined) checkCard(check, shown, card);
   }
+  checkDoubled(check, view);
   for (const lease of view.leases) {
     const audited = check.book.leases.get(lease.lease);
     if (check.book.closedLeases.get(lease.lease)?.neverCame === true) check.broken('view-lease', `lease ${lease.lease} of ${lease.model} is shown as ${lease.state}; by the log it was never begun`);
@@ -45,6 +47,7 @@ function checkCard(check: Check, shown: CardView, card: AuditedCard): void {
   const leastBytes = check.book.chargedBytes(card.device);
   if (chargedBytes < Math.min(leastBytes, card.totalBytes)) check.broken('view-charged', `${card.device}: ${chargedBytes} charged; by the log at least ${leastBytes}`);
   checkSeen(check, shown, card, chargedBytes);
+  checkShownClosed(check, shown, card);
   if ((shown.missing === null) !== (card.missing === null) && card.confirms !== 'none') {
     check.broken('view-missing', `${card.device}: the reading is shown as ${shown.missing?.reading ?? 'present'}; by the log ${card.missing?.reading ?? 'present'}`);
   }
@@ -58,8 +61,8 @@ function checkSeen(check: Check, shown: CardView, card: AuditedCard, chargedByte
   let processes = 1;
   for (const [generation, bytes] of truth.at(card.device, card.sample.takenAtUs)?.byProcess ?? []) {
     const process = book.processes.get(generation);
-    // One that has not said that it is ready may be anybody's yet; what a dead one leaves is told from the total, when all else is at rest.
-    if (process === undefined || process.state === 'spawning' || (process.state === 'gone' && (process.freeByExit || !isAtRest(check, card)))) continue;
+    // One that has not said that it is ready may be anybody's yet; one that a broker found on record may have died before it had read the card; what a dead one leaves is told from the total, when all else is at rest.
+    if (process === undefined || process.state === 'spawning' || (process.state === 'gone' && (process.closes.length > 0 || process.freeByExit || !isAtRest(check, card)))) continue;
     // What it said since the reading was taken, or with its last breath, may have lowered its charge.
     if (process.saidAtUs >= card.sample.takenAtUs - (process.state === 'gone' ? lastBreathUs : 0)) continue;
     seenBytes += bytes;

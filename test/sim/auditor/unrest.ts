@@ -11,6 +11,7 @@ export function unrest(book: Book, view: LedgerView): string | null {
   const waiting = view.waiting[0];
   if (waiting !== undefined) return `${waiting.generation}#${waiting.request} waits for ${waiting.model}: ${waiting.reason}`;
   for (const card of view.cards) {
+    if (card.closed !== null) return `${card.device} is closed by ${card.closed.waitsFor.join()}`;
     if (card.holdBytes > 0) return `${card.holdBytes} bytes are held on ${card.device}`;
     if (card.returningBytes > 0) return `${card.returningBytes} bytes are returning on ${card.device}`;
     if (card.loadToken !== null) return `${card.loadToken} has the load token of ${card.device}`;

@@ -3,5 +3,6 @@ import { evictionMutants } from './eviction.js';
 import { ledgerMutants } from './ledger.js';
 import type { Mutant } from './mutant.js';
 import { queueMutants } from './queue.js';
+import { restartMutants } from './restart.js';
 
-export const mutants: readonly Mutant[] = [...ledgerMutants, ...evictionMutants, ...queueMutants];
+export const mutants: readonly Mutant[] = [...ledgerMutants, ...evictionMutants, ...queueMutants, ...restartMutants];

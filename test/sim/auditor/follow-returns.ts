@@ -1,0 +1,82 @@
+/** Processes that lost their broker: those on record with a new one, and those whose connection alone was lost; until they have said what they hold. */
+import type { CoreEvent } from '../../../broker/core/events.js';
+import type { ModelState } from '../../../protocol/index.js';
+import type { Book } from './book.js';
+import { hear, newProcess } from './new-process.js';
+import { withHeadroom, type AuditedLease, type AuditedProcess, type LeaseStage } from './records.js';
+
+type Of<K extends CoreEvent['type']> = Extract<CoreEvent, { type: K }>;
+
+export function followRecorded(book: Book, event: Of<'process_recorded'>): void {
+  const before = book.formerProcesses.get(event.generation);
+  const device = event.role === 'worker' ? (event.devices[0] ?? null) : null;
+  const process = newProcess(book, event.generation, event.role, event.engine, device);
+  book.processes.set(event.generation, {
+    ...process, state: 'away', connected: false, closes: event.devices.filter((device) => book.cards.has(device)), waitedForSince: now(book),
+    floorBytes: event.floors.find((floor) => floor.device === device)?.bytes ?? 0,
+    misbehaviour: before?.misbehaviour ?? 0, commandFailures: before?.commandFailures ?? 0,
+  });
+}
+
+/** Ids count anew with the next connection, and nothing asked over this one is answered. */
+export function followLoss(book: Book, process: AuditedProcess): void {
+  const { generation } = process;
+  book.voidRequests(generation);
+  for (const key of book.answeredRequests) if (key.startsWith(`${generation}#`)) book.answeredRequests.delete(key);
+  for (const command of book.commands.values()) if (command.generation === generation) command.answered = true;
+  if (process.state !== 'ready' && process.state !== 'away') return;
+  process.state = 'away';
+  process.waitedForSince = now(book);
+}
+
+export function followResumed(book: Book, { generation }: Of<'process_resumed'>): void {
+  // A holder without leases is nobody's any more, and is one of ours again with its return.
+  if (!book.processes.has(generation)) book.processes.set(generation, { ...newProcess(book, generation, 'holder', null, null), state: 'away' });
+  const process = book.process(generation);
+  if (process === null) return;
+  process.connected = true;
+  hear(book, process);
+  if (process.state === 'away') process.waitedForSince = now(book);
+}
+
+/** It has said everything: of one that an earlier broker knew, this is all that is known. */
+export function followReturn(book: Book, event: Of<'models_announced'>): void {
+  const process = book.process(event.generation);
+  if (process?.state !== 'away' || !process.connected) return;
+  for (const state of event.models) {
+    const device = state.device ?? process.device;
+    const isNews = process.closes.length > 0 && state.lease !== null && state.state !== 'absent' && !book.leases.has(state.lease);
+    if (isNews && device !== null && book.cards.has(device)) takeIn(book, process, state, state.lease, device);
+  }
+  process.state = 'ready';
+  if (process.closes.length > 0) book.lastReturnUs = book.nowUs;
+  process.closes = [];
+  process.waitedForSince = null;
+}
+
+const stages: Readonly<Record<ModelState['state'], LeaseStage>> = {
+  absent: 'closed', loading: 'loading', resuming: 'loading', resident: 'resident', parking: 'parked', parked: 'parked', unloading: 'closed',
+};
+
+function takeIn(book: Book, process: AuditedProcess, state: ModelState, id: string, device: string): void {
+  const { terms, residentBytes } = state;
+  const stage = stages[state.state];
+  const chargedBytes = terms?.chargedBytes ?? withHeadroom(residentBytes);
+  const promiseBytes = state.state === 'parked' ? residentBytes : Math.max(chargedBytes, residentBytes);
+  const lease: AuditedLease = {
+    lease: id, model: state.model, generation: process.generation, device, class: terms?.class ?? 'normal', stage, parts: terms?.parts ?? [], peakBytes: 0,
+    promiseBytes, shownBytes: Math.max(promiseBytes, withHeadroom(residentBytes)), residentBytes, pinned: terms?.policy.pinned ?? false, revived: false, neverCame: false, profilesFreeMemory: process.profilesFreeMemory,
+    grantedAtUs: book.nowUs, loadedAtUs: book.nowUs, loadPromiseBytes: promiseBytes, parkedAtUs: book.nowUs, shortBytes: 0, growing: false, growingSinceUs: 0, refusedStops: 0, isLeftToReading: false, blamed: false,
+    isQuarantined: false, inFlight: state.inFlight, queued: 0, usedAtUs: book.nowUs, useSeq: -1, ttlMs: terms?.policy.ttlMs ?? null,
+  };
+  book.leases.set(id, lease);
+  book.formerLeases.delete(id);
+  if (state.state === 'unloading') book.closeLease(lease, residentBytes);
+  if (state.state !== 'parking') return;
+  lease.promiseBytes = 0;
+  book.depart(device, process.generation, residentBytes, null);
+}
+
+function now(book: Book): AuditedProcess['waitedForSince'] {
+  return { leastUs: book.clock.leastUs, mostUs: book.clock.mostUs };
+}

@@ -1,0 +1,24 @@
+/** A process as the book first knows it, and its signs of life. */
+import type { Book } from './book.js';
+import type { AuditedProcess } from './records.js';
+
+export function newProcess(book: Book, generation: string, role: AuditedProcess['role'], engine: string | null, device: string | null): AuditedProcess {
+  const floorBytes = device === null ? 0 : leastFloorBytes(book, engine, device);
+  return {
+    generation, role, engine, device, state: role === 'worker' ? 'spawning' : 'ready', startedAtUs: book.nowUs, startedFor: null, freeByExit: false, readyAtUs: book.nowUs, heardAtUs: book.nowUs,
+    heardAttendedUs: book.clock.mostUs, heardLeastUs: book.clock.leastUs, saidAtUs: book.nowUs, connected: role !== 'worker', closes: [], waitedForSince: null, floorBytes, statedFloorBytes: floorBytes, lastUsefulUs: book.nowUs, profilesFreeMemory: false,
+    remeasureSinceUs: null, misbehaviour: 0, commandFailures: 0,
+  };
+}
+
+/** What a process must be charged before it has said anything: what the card states, or what that engine has told; a word that only its process vouched for may be forgotten. */
+function leastFloorBytes(book: Book, engine: string | null, device: string): number {
+  const statedBytes = book.cards.get(device)?.floorBytes ?? 0;
+  return Math.min(statedBytes, book.leastToldFloors.get(engine ?? '') ?? statedBytes);
+}
+
+export function hear(book: Book, process: AuditedProcess): void {
+  process.heardAtUs = book.nowUs;
+  process.heardAttendedUs = book.clock.mostUs;
+  process.heardLeastUs = book.clock.leastUs;
+}
