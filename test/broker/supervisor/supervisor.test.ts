@@ -206,7 +206,7 @@ t.test('whose a pid is: the tree that it is in, however young it is, and just af
   const table: ProcessTable = {
     lists: true,
     list: () => { listings += 1; return real.list(); },
-    find: (pid) => real.find(pid), startTime: (pid) => real.startTime(pid), signal: (pid, signal) => real.signal(pid, signal), signalGroup: (group, signal) => real.signalGroup(group, signal),
+    find: (pid) => real.find(pid), startTime: (pid) => real.startTime(pid), variable: (pid, name) => real.variable(pid, name), signal: (pid, signal) => real.signal(pid, signal), signalGroup: (group, signal) => real.signalGroup(group, signal),
   };
   const { supervisor, told, spawn, ended } = bench({ table });
   spawn('own-w1', process.execPath, ['-e', `process.stdin.resume(); setInterval(() => undefined, 60000); process.on('SIGUSR2', () => { const child = require('node:child_process').spawn('sleep', ['300'], { stdio: 'ignore' }); console.log('child ' + child.pid); }); console.log('ready')`]);

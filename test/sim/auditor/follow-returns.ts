@@ -24,6 +24,7 @@ export function followLoss(book: Book, process: AuditedProcess): void {
   book.voidRequests(generation);
   for (const key of book.answeredRequests) if (key.startsWith(`${generation}#`)) book.answeredRequests.delete(key);
   for (const command of book.commands.values()) if (command.generation === generation) command.answered = true;
+  for (const lease of book.leasesOf(generation)) lease.refusedStops = 0;
   if (process.state !== 'ready' && process.state !== 'away') return;
   process.state = 'away';
   process.waitedForSince = now(book);
