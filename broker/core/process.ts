@@ -315,14 +315,14 @@ function dropRequests(core: Core, process: Process): void {
   }
 }
 
-/** Placements that waited for a process which will not be ready. */
+/** Placements that waited for a process which will not be ready: it failed where it would have run, not where they queued. */
 function failJoined(core: Core, process: Process, reason: string): void {
   if (process.joined.size === 0) return;
   const models = new Set<string>();
   for (const key of [...process.joined]) {
     const waiter = core.waiters.get(key);
     if (waiter === undefined) continue;
-    if (!models.has(waiter.model)) failed(core, waiter.model, waiter.device, reason, msSince(core, process.startedUs));
+    if (!models.has(waiter.model)) for (const device of process.devices) failed(core, waiter.model, device, reason, msSince(core, process.startedUs));
     models.add(waiter.model);
     denyJoined(core, waiter, process, reason);
   }

@@ -293,6 +293,24 @@ t.test('B79: spawns that fail back off too, and a success forgets', (test) => {
   test.end();
 });
 
+t.test('B79: a spawn that failed backs off on the card where it would have run, whoever had queued for another', (test) => {
+  const stage = new Stage();
+  stage.card('card-a');
+  stage.truth('card-a').failing = 'timed_out';
+  stage.pass(60_000);
+  only(stage.place(stage.session(), 'm', { estimateBytes: GiB }).effects, 'wait');
+  stage.card('card-b');
+  stage.sample('card-b');
+  const spawned = only(stage.place(stage.session(), 'm', { estimateBytes: GiB }).effects, 'spawn');
+  test.strictSame(spawned.devices, ['card-b']);
+  stage.truth('card-a').failing = null;
+  stage.sample('card-a');
+  const effects = stage.send({ type: 'spawn_failed', generation: spawned.generation, code: 'spawn_failed', reason: 'no such file' });
+  test.equal(all(effects, 'deny').length, 2, 'who had queued for the other card had joined');
+  test.match(all(effects, 'publish').filter((each) => each.name === 'backing_off').map((each) => each.data), [{ device: 'card-b' }]);
+  test.end();
+});
+
 t.test('a spawn that is not ready in time is ended, and those who waited for it are told', (test) => {
   const stage = new Stage({ limits: { spawnTimeoutMs: 5_000 } });
   stage.card();

@@ -85,12 +85,12 @@ function followWait({ book, records }: Check, effect: EffectOf<'wait'>, request:
   if (worker !== null) worker.startedFor ??= request.generation;
 }
 
-/** A worker that did not come up counts against the models that waited for it. */
-function noteSpawnFailure(check: Check, effect: EffectOf<'deny'>): void {
+/** A worker that did not come up counts against the models that waited for it, on the card where it would have run. */
+function noteSpawnFailure({ book, spawnFailures }: Check, effect: EffectOf<'deny'>): void {
   if (effect.code !== 'spawn_failed') return;
-  const request = check.book.request(effect.generation, effect.request);
-  const device = effect.explain === null ? null : (check.records.get(effect.explain)?.device ?? null);
-  if (request !== null && device !== null) check.spawnFailures.add(`${device} ${request.model}`);
+  const request = book.request(effect.generation, effect.request);
+  const device = book.processes.get(request?.startsIn ?? '')?.device ?? null;
+  if (request !== null && device !== null) spawnFailures.add(`${device} ${request.model}`);
 }
 
 function answered(book: Book, effect: EffectOf<'placed' | 'deny' | 'acknowledge' | 'fail' | 'report_evicted'>): void {

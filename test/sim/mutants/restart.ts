@@ -91,7 +91,7 @@ export const restartMutants: readonly Mutant[] = [
     from: 'process.answered.clear();', to: '',
   },
   {
-    name: 'lost-grant-kept', about: 'a grant that was lost with the connection is not asked after', file: 'reattach.js',
+    name: 'cut-grant-unasked', about: 'a grant that was lost with the connection is not asked after', file: 'reattach.js',
     from: "if (lease.state === 'granted' || lease.growing)\n        core.timers.set('grant_confirm', id, inMs(core, core.options.limits.grantConfirmMs));", to: '',
   },
   {
