@@ -301,12 +301,15 @@ t.test('B79: a spawn that failed backs off on the card where it would have run, 
   only(stage.place(stage.session(), 'm', { estimateBytes: GiB }).effects, 'wait');
   stage.card('card-b');
   stage.sample('card-b');
-  const spawned = only(stage.place(stage.session(), 'm', { estimateBytes: GiB }).effects, 'spawn');
+  const starter = stage.session();
+  const started = stage.place(starter, 'm', { estimateBytes: GiB });
+  const spawned = only(started.effects, 'spawn');
   test.strictSame(spawned.devices, ['card-b']);
   stage.truth('card-a').failing = null;
   stage.sample('card-a');
+  stage.send({ type: 'request_cancelled', generation: starter, request: started.request });
   const effects = stage.send({ type: 'spawn_failed', generation: spawned.generation, code: 'spawn_failed', reason: 'no such file' });
-  test.equal(all(effects, 'deny').length, 2, 'who had queued for the other card had joined');
+  test.equal(all(effects, 'deny').length, 1, 'who had queued for the other card had joined');
   test.match(all(effects, 'publish').filter((each) => each.name === 'backing_off').map((each) => each.data), [{ device: 'card-b' }]);
   test.end();
 });
