@@ -131,7 +131,7 @@ export const defaultLimits = {
   /** A transfer from which no byte comes for this long is broken off, and tried again from where it stands. */
   hubSilentMs: 60_000,
   /** Tries of one request to a hub that is busy, broken or gone; each after a longer pause. */
-  hubAttemptsMax: 5,
+  hubAttemptsMax: 8,
   /** Longest pause before a request to a hub is tried again; a hub that asks for a longer one has refused. */
   hubPauseMaxMs: 120_000,
   /** Requests to a hub open at once. */

@@ -1,0 +1,136 @@
+/**
+ * From a reference to a profile and the files that it needs: metadata, config.json, index and headers are read, no byte
+ * of a weight, and nothing is created on disk. The checks keep the order of the requirements (R133 to R142), but that
+ * names come first, since nothing of a hostile listing is used, and the index before the budget, which it decides.
+ */
+import { LeaseholdError, type Limits } from '../../../protocol/index.js';
+import { unusableReason } from '../formats/fault.js';
+import type { HubClient } from '../hub/client.js';
+import { HubFileSource } from '../hub/file-source.js';
+import { FileGone } from '../hub/refusal.js';
+import type { Repository, RepositoryFile } from '../hub/repository.js';
+import { rowFor, type Backend, type Policy } from '../policy/policy.js';
+import { generateProfile } from '../profile/generate.js';
+import type { Profile } from '../profile/profile.js';
+import type { Reading } from '../reading/reading.js';
+import { isCommit, type HubReference } from '../reference.js';
+import { architectureOf, contextTokensOf, dtypeOf, quantizationOf, remoteCodeIn, type Config } from './facts.js';
+import { chooseGguf, ggufChoices, inspectGguf } from './gguf.js';
+import { assetsOf, checkListing } from './listing.js';
+import { checkHeaders, requireSafetensors, weightBytesWithin, weightsLayout } from './safetensors.js';
+
+export interface InspectTools {
+  readonly client: HubClient;
+  readonly reading: Reading;
+  readonly policy: Policy;
+  readonly limits: Limits;
+}
+
+export interface InspectOptions {
+  /** Null: the policy's first choice. */
+  readonly backend?: Backend | null;
+}
+
+export interface Inspection {
+  readonly reference: HubReference;
+  readonly repository: Repository;
+  readonly profile: Profile;
+  /** Everything to be there before it can run, each with a size and a hash. */
+  readonly files: readonly RepositoryFile[];
+}
+
+/** Files besides config.json that may name code of the repository's own. */
+const codeNamers = /^(tokenizer_config|processor_config|preprocessor_config|video_preprocessor_config|generation_config)\.json$/;
+
+/** Rejects with the code of the first rule that the repository breaks. Of a commit that vanishes meanwhile, one more is asked for. */
+export async function inspectReference(tools: InspectTools, reference: HubReference, options: InspectOptions = {}): Promise<Inspection> {
+  const repository = await tools.client.resolve(reference.repository, reference.revision);
+  try {
+    return await inspectRepository(tools, reference, repository, options);
+  } catch (error) {
+    if (!(error instanceof FileGone)) throw error;
+    return inspectRepository(tools, reference, await resolveAgain(tools.client, repository, error), options);
+  }
+}
+
+/** A commit whose files are not there is asked for once more, by the name that it was found under; never read under that name. */
+export async function resolveAgain(client: HubClient, { name, commit, requestedRevision }: Repository, gone: FileGone): Promise<Repository> {
+  const again = await client.resolve(name, requestedRevision);
+  if (again.commit !== commit && !(requestedRevision !== null && isCommit(requestedRevision))) return again;
+  throw new LeaseholdError('commit_gone', { ...gone.details, again: 'the same commit' }, { cause: gone });
+}
+
+async function inspectRepository(tools: InspectTools, reference: HubReference, repository: Repository, options: InspectOptions): Promise<Inspection> {
+  checkListing(repository, tools.limits);
+  const asGguf = reference.selection !== null || (ggufChoices(repository).length > 0 && !repository.files.some(({ path }) => path.endsWith('.safetensors')));
+  const found = asGguf ? await inspectAsGguf(tools, reference, repository) : await inspectAsSafetensors(tools, repository, options.backend ?? null);
+  requireHashes(repository, found.files);
+  return { reference, repository, ...found };
+}
+
+async function inspectAsSafetensors({ client, reading, policy, limits }: InspectTools, repository: Repository, backend: Backend | null): Promise<Pick<Inspection, 'profile' | 'files'>> {
+  const { name, commit, files } = repository;
+  if (!files.some(({ path }) => path === 'config.json')) throw new LeaseholdError('config_json_missing', { repository: name });
+  requireSafetensors(repository);
+  const layout = await weightsLayout(client, reading, repository);
+  const artifactBytes = weightBytesWithin(repository, layout.files, limits.modelWeightsBytesMax);
+  requireUnflagged(repository);
+  const config = await readConfig(client, reading, repository, 'config.json');
+  const architecture = architectureOf(config, name);
+  const facts = { advertisedContextTokens: contextTokensOf(config, name), dtype: dtypeOf(config, name), quantization: quantizationOf(config) };
+  const assets = assetsOf(repository, limits);
+  await refuseRemoteCode(client, reading, repository, config);
+  const row = rowFor(policy, { repository: name, architecture, quantization: facts.quantization, backend });
+  await checkHeaders(client, reading, repository, layout);
+  const profile = generateProfile({ repository: name, commit, architecture, artifactBytes, ...facts, weightFiles: [] }, row, policy);
+  return { profile, files: unique([...layout.files, ...layout.index === null ? [] : [layout.index], ...assets]) };
+}
+
+async function inspectAsGguf({ client, reading, policy, limits }: InspectTools, { selection }: HubReference, repository: Repository): Promise<Pick<Inspection, 'profile' | 'files'>> {
+  const choice = chooseGguf(repository, selection);
+  const artifactBytes = weightBytesWithin(repository, choice.files, limits.modelWeightsBytesMax);
+  requireUnflagged(repository);
+  const { architecture, contextTokens } = await inspectGguf(client, reading, repository, choice);
+  const profile = generateProfile({
+    repository: repository.name, commit: repository.commit, architecture, artifactBytes, quantization: (choice.quantization ?? 'unknown').toLowerCase(),
+    // What llama.cpp computes and keeps its context in.
+    dtype: 'float16', advertisedContextTokens: contextTokens, weightFiles: choice.files.map(({ path }) => path),
+  }, policy.gguf, policy);
+  return { profile, files: choice.files };
+}
+
+/** R136: a finding refuses, a scan that has not finished does not. */
+function requireUnflagged({ name, security: { flagged } }: Repository): void {
+  if (flagged.length > 0) throw new LeaseholdError('security_flagged', { repository: name, count: flagged.length, files: flagged.slice(0, 5).join(', ') });
+}
+
+async function refuseRemoteCode(client: HubClient, reading: Reading, repository: Repository, config: Config): Promise<void> {
+  const { name, files } = repository;
+  const namers = files.filter(({ path }) => codeNamers.test(path));
+  const read = await Promise.all(namers.map(async ({ path }) => [path, await readConfig(client, reading, repository, path)] as const));
+  for (const [path, each] of [['config.json', config] as const, ...read]) {
+    const found = remoteCodeIn(each);
+    if (found !== null) throw new LeaseholdError('remote_code_refused', { repository: name, found: `${found} in ${path}` });
+  }
+}
+
+async function readConfig(client: HubClient, reading: Reading, repository: Repository, path: string): Promise<Config> {
+  const file = repository.files.find((each) => each.path === path);
+  try {
+    return await reading.configJson(new HubFileSource(client, repository, file ?? { path, sizeBytes: null, sha256: null, gitSha1: null }));
+  } catch (error) {
+    const reason = unusableReason(error);
+    if (reason === null) throw error;
+    throw new LeaseholdError('model_config_invalid', { repository: repository.name, file: path, reason }, { cause: error });
+  }
+}
+
+/** What could not be checked after its download is not downloaded. */
+function requireHashes({ name }: Repository, files: readonly RepositoryFile[]): void {
+  const unknown = files.find(({ sizeBytes, sha256, gitSha1 }) => sizeBytes === null || (sha256 ?? gitSha1) === null);
+  if (unknown !== undefined) throw new LeaseholdError('hub_answer_invalid', { repository: name, reason: `it gives ${unknown.path} no ${unknown.sizeBytes === null ? 'size' : 'hash'}` });
+}
+
+function unique(files: readonly RepositoryFile[]): readonly RepositoryFile[] {
+  return [...new Map(files.map((file) => [file.path, file])).values()];
+}

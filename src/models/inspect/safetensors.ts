@@ -1,0 +1,79 @@
+/** Which safetensors files a repository's model is made of, and whether they hold what they are said to. */
+import { LeaseholdError } from '../../../protocol/index.js';
+import { unusableReason } from '../formats/fault.js';
+import type { SafetensorsIndex } from '../formats/safetensors-index.js';
+import type { HubClient } from '../hub/client.js';
+import { HubFileSource } from '../hub/file-source.js';
+import type { Repository, RepositoryFile } from '../hub/repository.js';
+import type { Reading } from '../reading/reading.js';
+
+const indexName = /^[^/]+\.safetensors\.index\.json$/;
+const rootWeights = /^[^/]+\.safetensors$/;
+
+export interface WeightsLayout {
+  readonly files: readonly RepositoryFile[];
+  readonly index: RepositoryFile | null;
+  /** What the index says of each file; null without one. */
+  readonly stated: SafetensorsIndex | null;
+}
+
+/** R134: refuses what has no safetensors at all. */
+export function requireSafetensors({ name, files }: Repository): void {
+  const bytes = files.filter(({ path }) => path.endsWith('.safetensors')).reduce((sum, { sizeBytes }) => sum + (sizeBytes ?? 0), 0);
+  if (bytes > 0) return;
+  const others = files.filter(({ path }) => /\.(bin|pt|pth|ckpt|pkl|h5|msgpack|dat|gguf|safetensors)$/i.test(path)).map(({ path }) => path);
+  throw new LeaseholdError('weights_missing', { repository: name, found: others.length === 0 ? 'it has no weights at all' : `it has ${others.slice(0, 5).join(', ')}` });
+}
+
+/** R141: the files that its index names; without one, the only safetensors file in its root. */
+export async function weightsLayout(client: HubClient, reading: Reading, repository: Repository): Promise<WeightsLayout> {
+  const { name, files } = repository;
+  const indices = files.filter(({ path }) => indexName.test(path));
+  const index = indices.find(({ path }) => path === 'model.safetensors.index.json') ?? indices[0];
+  const fault = (file: string, reason: string): LeaseholdError => new LeaseholdError('weights_layout_invalid', { repository: name, file, reason });
+  if (index === undefined || (indices.length > 1 && index.path !== 'model.safetensors.index.json')) {
+    if (indices.length > 1) throw fault(indices.map(({ path }) => path).join(', '), 'it has several indices, and none is called model.safetensors.index.json');
+    const root = files.filter(({ path }) => rootWeights.test(path));
+    const chosen = root.find(({ path }) => path === 'model.safetensors') ?? (root.length === 1 ? root[0] : undefined);
+    if (chosen === undefined) throw fault('*.safetensors', root.length === 0 ? 'none lies in its root' : `${String(root.length)} lie in its root, and no index says which belong together`);
+    return { files: [chosen], index: null, stated: null };
+  }
+  const stated = await asLayoutFault(repository, index.path, () => reading.safetensorsIndex(new HubFileSource(client, repository, index)));
+  const byName = new Map(files.map((file) => [file.path, file]));
+  const shards = stated.shards.map(({ name: shard }) => byName.get(shard) ?? (() => { throw fault(index.path, `it names ${JSON.stringify(shard)}, which the repository does not have`); })());
+  return { files: shards, index, stated };
+}
+
+/** R135. Unknown sizes cannot be held against a budget: nothing of them is fetched. */
+export function weightBytesWithin({ name }: Repository, files: readonly RepositoryFile[], limitBytes: number): number {
+  const unknown = files.find(({ sizeBytes }) => sizeBytes === null);
+  if (unknown !== undefined) throw new LeaseholdError('hub_answer_invalid', { repository: name, reason: `it does not say how large ${unknown.path} is` });
+  const bytes = files.reduce((sum, { sizeBytes }) => sum + (sizeBytes ?? 0), 0);
+  if (bytes > limitBytes) throw new LeaseholdError('weights_over_budget', { repository: name, neededGib: gib(bytes), limitGib: gib(limitBytes) });
+  return bytes;
+}
+
+/** B157, B170: reads each file's header; it must be safetensors, and hold as many tensors as the index puts there. */
+export async function checkHeaders(client: HubClient, reading: Reading, repository: Repository, { files, stated }: WeightsLayout): Promise<void> {
+  await Promise.all(files.map(async (file) => {
+    const header = await asLayoutFault(repository, file.path, () => reading.safetensorsHeader(new HubFileSource(client, repository, file)));
+    const promised = stated?.shards.find(({ name }) => name === file.path)?.tensors ?? header.tensors;
+    if (promised === header.tensors) return;
+    throw new LeaseholdError('weights_layout_invalid', { repository: repository.name, file: file.path, reason: `the index puts ${String(promised)} tensors there, it holds ${String(header.tensors)}` });
+  }));
+}
+
+/** What a reader finds wrong with a file, as a fault of this repository. */
+export async function asLayoutFault<T>({ name }: Repository, file: string, read: () => Promise<T>): Promise<T> {
+  try {
+    return await read();
+  } catch (error) {
+    const reason = unusableReason(error);
+    if (reason === null) throw error;
+    throw new LeaseholdError('weights_layout_invalid', { repository: name, file, reason }, { cause: error });
+  }
+}
+
+function gib(bytes: number): string {
+  return (bytes / 1024 ** 3).toFixed(1);
+}
