@@ -186,7 +186,7 @@ export class Line {
       try {
         return await this.request(build(ageMs), { ...options, timeoutMs });
       } catch (error) {
-        if (this.open || this.#over !== null || options.signal?.aborted === true) throw this.#over ?? error;
+        if (this.open || this.#ended || this.#over !== null || options.signal?.aborted === true) throw this.#over ?? error;
       }
     }
   }

@@ -1,7 +1,10 @@
 /** Sessions with a scripted broker: what a client asks, what a holder holds, and how both end. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import t from 'tap';
 import { defaultLimits, LeaseholdError, type ControlMessage, type Limits } from '../../protocol/index.js';
-import { memoryPair } from '../../protocol/node/index.js';
+import { listen, memoryPair } from '../../protocol/node/index.js';
 import { connectBroker, openCaller, type BrokerSession, type EvictAnswer, type EvictOrder, type HeldLease } from '../../src/client/index.js';
 import { FakeBroker, type FakeBrokerOptions } from '../workers/fake-broker.js';
 import { codeOf, model } from '../workers/in-process.js';
@@ -144,6 +147,20 @@ async function holding(answer: (order: EvictOrder) => Promise<EvictAnswer> | Evi
 }
 
 const order = { generation: 'b-s1' } as const;
+
+t.test('whoever closes a session hears so of what is still asked, over a socket as well, whose end takes a while', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'lh-'));
+  t.teardown(() => { rmSync(folder, { recursive: true }); });
+  const path = join(folder, 's');
+  const brokers: FakeBroker[] = [];
+  const listener = await listen({ path, onConnection: (stream) => { brokers.push(new FakeBroker(stream)); } });
+  t.teardown(() => listener.close());
+  const client = await connectBroker({ socketPath: path, secret, role: 'client', name: 'a test' });
+  const asked = codeOf(client.ledger());
+  await brokers[0]?.heard('ledger');
+  await client.close();
+  t.equal(await asked, 'closed');
+});
 
 t.test('a holder', async (t) => {
   t.test('asks, confirms, reports, beats, and gives back', async (t) => {
