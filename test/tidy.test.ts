@@ -1,7 +1,7 @@
 /** The rules of the tree that no compiler knows. A failure names each offender in a sentence. */
 import t from 'tap';
 import { allImports, circles, impurities, packageOf, wrongDirections, wrongPackages } from './tidy/imports.js';
-import { adrFaults, deadAdrLinks, documentedCodes, errorCodes, generatedCodes } from './tidy/documents.js';
+import { adrFaults, deadAdrLinks, documentedCodes, errorCodes, generatedCodes, unshippedLinks } from './tidy/documents.js';
 import { scenarios } from './tidy/scenarios.js';
 import { fileLines, fileLinesMax, longFunctions, medianLines, medianLinesAim } from './tidy/sizes.js';
 import { allFiles, has, read, typescriptFiles } from './tidy/tree.js';
@@ -58,6 +58,9 @@ t.test('documents', async (t) => {
     t.ok(has('adrs/README.md'), 'adrs/README.md is there');
     t.strictSame(adrFaults(), []);
     t.strictSame(deadAdrLinks(), []);
+  });
+  t.test('what the README links to is in the package, too', async (t) => {
+    t.strictSame(unshippedLinks(), []);
   });
 });
 

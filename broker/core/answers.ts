@@ -131,7 +131,7 @@ function onBusy(core: Core, lease: Lease, job: Job, inFlight: number): void {
   if (job.when === 'drained') lease.avoidUntilUs = lease.busyUntilUs;
   dropJob(core, lease);
   // A wish to evict waits for the calls to end; a plan or an idle model's time-to-live looks again.
-  explain(core, { verdict: 'evicting', text: `${lease.model} is in use (${String(inFlight)} inside) and was not evicted (${job.cause})`, generation: lease.generation, model: lease.model, device: lease.device });
+  explain(core, { verdict: 'evicting', text: `${lease.model} is in use${inFlight === 0 ? '' : ` (${String(inFlight)} inside)`} and was not evicted (${job.reason})`, generation: lease.generation, model: lease.model, device: lease.device });
   // Nobody is inside, and an earlier command has not come to an end: it is that which keeps it.
   if (hangs && lease.strikes >= strikesMax) endProcess(core, lease, 'command_failed', 'it is busy without a call, and does not end what it was told before');
 }

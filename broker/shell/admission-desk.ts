@@ -53,6 +53,10 @@ export class AdmissionDesk {
     else this.#dropOldest();
   }
 
+  get closed(): boolean {
+    return this.#closed;
+  }
+
   /** From now on nobody is admitted. */
   close(): void {
     this.#closed = true;
@@ -84,7 +88,7 @@ export class AdmissionDesk {
   }
 }
 
-function shuttingDown(): LeaseholdError {
+export function shuttingDown(): LeaseholdError {
   return new LeaseholdError('shutting_down', { what: 'The broker' });
 }
 

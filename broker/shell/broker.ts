@@ -7,7 +7,7 @@ import { errorMessage, listen, memoryPair, removeStaleSocket, type ByteStream, t
 import { createCore, floorsOf, mayHold, type Core } from '../core/index.js';
 import { SimulatedCard, type CardDescription } from '../devices/index.js';
 import { createSupervisor, isAlive, processTable, startTimeOf, type Supervisor } from '../supervisor/index.js';
-import { AdmissionDesk } from './admission-desk.js';
+import { AdmissionDesk, shuttingDown } from './admission-desk.js';
 import { CardDesk } from './card-desk.js';
 import { checkBrokerOptions, checkCards } from './check-options.js';
 import { effectiveLimits } from './effective-limits.js';
@@ -253,6 +253,7 @@ class RunningBroker implements Broker {
     spawn: (effect) => { this.#workers.spawn(effect.generation, effect.engine, effect.devices); },
     terminate: (effect) => { this.#workers.terminate(effect.generation, effect.cause, effect.graceMs); },
     typedEnd: (reason) => this.#workers.typedEnd(reason),
+    closing: () => (this.#desk.closed ? shuttingDown() : null),
     sample: (device, notBeforeUs) => { this.#sampler.want(device, notBeforeUs); },
     placed: ({ generation, request, worker, explain }) => {
       const session = this.#sessions.get(generation);

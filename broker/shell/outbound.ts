@@ -28,6 +28,8 @@ export interface OutboundParts {
   terminate(effect: Of<'terminate'>): void;
   /** The typed error behind a reason why a process did not start, where there is one. */
   typedEnd(reason: string): LeaseholdError | null;
+  /** Why nothing is started any more; null while the broker is open. */
+  closing(): LeaseholdError | null;
   sample(device: string, notBeforeUs: number): void;
   placed(effect: Of<'placed'>): void;
 }
@@ -106,9 +108,15 @@ export class Outbound {
     });
   }
 
-  /** A worker that ended before it was ready and said of what: its error is the refusal, and stays it during the pause after it. */
+  /**
+   * A worker that ended before it was ready and said of what: its error is the refusal, and stays it during the pause after
+   * it. One that ended because the broker does has failed in nothing.
+   */
   #typedDenial({ code, details }: Of<'deny'>): { readonly code: string; readonly details: Readonly<Record<string, string>> } {
-    const ended = code === 'spawn_failed' || code === 'backing_off' ? this.#parts.typedEnd(details['reason'] ?? '') : null;
+    const isOfStart = code === 'spawn_failed' || code === 'backing_off';
+    const closing = isOfStart ? this.#parts.closing() : null;
+    if (closing !== null) return closing;
+    const ended = isOfStart ? this.#parts.typedEnd(details['reason'] ?? '') : null;
     if (ended === null || (code === 'backing_off' && ended.retryable)) return { code, details };
     return { code: ended.code, details: { ...details, ...ended.details } };
   }

@@ -27,8 +27,8 @@ const stopSignals: readonly StopSignal[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 /** This process's own. */
 export function processIo(): Io {
   return {
-    stdout: outputStream(process.stdout),
-    stderr: outputStream(process.stderr),
+    stdout: outputStream(process.stdout, process.env),
+    stderr: outputStream(process.stderr, process.env),
     stdin: process.stdin,
     env: process.env,
     cwd: process.cwd(),
@@ -42,10 +42,11 @@ export function processIo(): Io {
   };
 }
 
-function outputStream(stream: Writable & { readonly isTTY?: boolean; readonly columns?: number; readonly rows?: number }): OutputStream {
+function outputStream(stream: Writable & { readonly isTTY?: boolean; readonly columns?: number; readonly rows?: number }, env: NodeJS.ProcessEnv): OutputStream {
   return {
     write: (text) => void stream.write(text),
     get isTerminal() { return stream.isTTY === true; },
+    get canRedraw() { return stream.isTTY === true && env['TERM'] !== 'dumb'; },
     // A terminal that does not tell its size says 0.
     get columns() { return Math.max(20, (stream.columns ?? 0) || 80); },
     get rows() { return Math.max(5, (stream.rows ?? 0) || 24); },

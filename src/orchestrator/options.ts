@@ -1,5 +1,5 @@
 /** What an embedder gives `createOrchestrator`, and what a configuration file becomes. */
-import type { ClassPolicy, Limits, RequestClass } from '../../protocol/index.js';
+import type { ClassPolicy, LeaseholdError, Limits, RequestClass } from '../../protocol/index.js';
 import type { EngineCommand, Log } from '../../broker/shell/index.js';
 
 /** One model to serve. */
@@ -49,7 +49,7 @@ export interface OrchestratorOptions {
   readonly models?: Readonly<Record<string, ModelOptions>>;
   /**
    * Cards to own: `auto` (default: every real card, else the CPU), `cpu`,
-   * `sim:24MiB` (a simulated card), or UUIDs. Ignored when attaching.
+   * `sim:24MiB` (a simulated card), or UUIDs. Of no effect when attaching: see `onIgnored`.
    */
   readonly devices?: readonly string[];
   /** Bytes kept free on every card, or by UUID; default by kind of card. */
@@ -75,6 +75,11 @@ export interface OrchestratorOptions {
    * this process: on other cards, perhaps, and without what was loaded there.
    */
   readonly onBrokerChange?: (change: BrokerChange) => void;
+  /**
+   * Called, with `broker: 'auto'`, when a broker was found that owns none of some of the `devices` asked for: its own are
+   * used. Default: a warning of the process (`LeaseholdWarning`).
+   */
+  readonly onIgnored?: (why: LeaseholdError) => void;
   /** Default: silent. */
   readonly log?: Log;
 }

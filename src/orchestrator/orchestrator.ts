@@ -4,6 +4,7 @@ import type { ExplainRecord } from '../../broker/core/explain.js';
 import { normaliseDevice } from '../../broker/devices/uuid.js';
 import { silentLog, steadyLog, type Log } from '../../broker/shell/index.js';
 import { connectBroker, type BrokerSession, type CallEvent, type HeldLease, type Sampling, type WorkerCaller } from '../client/index.js';
+import { warn } from '../client/warn.js';
 import { Attempts } from './attempts.js';
 import { Catalogue, type Served } from './catalogue.js';
 import { reachBroker, type Reach } from './connection.js';
@@ -14,6 +15,7 @@ import { Naming } from './naming.js';
 import { LinkedAbort } from './linked-abort.js';
 import { Links, wayBack, type Link } from './link.js';
 import { toWireInput, toWireSampling, type WireInput } from './inputs.js';
+import { otherCards } from './other-cards.js';
 import type { OrchestratorOptions } from './options.js';
 import { sparing } from './stages.js';
 import { version } from '../version.js';
@@ -38,10 +40,12 @@ export async function createOrchestrator(options: OrchestratorOptions = {}): Pro
   const links = await Links.open({
     log,
     find: () => reachBroker({ ...options, log }, { expectedWorkers, facts: () => ({ catalogue: catalogue.models, version: version() }), beforeOwning }),
-    greet: async ({ owned }, session) => {
+    greet: async ({ owned, socketPath }, session) => {
       if (owned !== null) return null;
-      const { catalogue: theirs, broker } = await session.ledger<{ readonly catalogue?: readonly Served[]; readonly broker: LedgerState['broker'] }>();
+      const { catalogue: theirs, broker, cards } = await session.ledger<Pick<LedgerState, 'broker' | 'cards'> & { readonly catalogue?: readonly Served[] }>();
       catalogue.adopt(theirs ?? []);
+      const ignored = options.broker === 'attach' ? null : otherCards(options.devices ?? [], cards, socketPath);
+      if (ignored !== null) (options.onIgnored ?? warn)(ignored);
       return broker.pid;
     },
     onChange: (change) => { options.onBrokerChange?.(change); },

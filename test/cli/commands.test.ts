@@ -194,6 +194,10 @@ t.test('run', async (t) => {
     t.match((await finish(given, { answer })).err, /^--device, --reserve ignored: a broker runs already at \/run\/leasehold\/broker\.sock, and its cards are as it was started\.\n/);
     t.equal((await finish([...given, '-q'], { answer })).err, '');
     t.notMatch((await finish([...given, '--broker', 'own'], { answer })).err, /ignored/);
+    const told = { answer, ignored: new LeaseholdError('config_invalid', { path: 'devices', where: 'sim:9MiB', reason: 'no card of that broker' }) };
+    t.match((await finish(['run', 'tiny-facts', 'q'], told)).err, /^devices: sim:9MiB: no card of that broker\.$/m, 'what a file asks for, too');
+    t.notMatch((await finish(given, told)).err, /sim:9MiB/, 'and nothing twice');
+    t.equal((await finish(['run', 'tiny-facts', 'q', '-q'], told)).err, '');
   });
 
   t.test('says in one line that the broker is gone and who answers instead', async (t) => {

@@ -150,6 +150,16 @@ t.test('drawn from an orchestrator without processes', async (t) => {
     t.match(io.stdout.text, /tiny-sums +6 +0 +0 /);
   });
 
+  t.test('a question that Ctrl-C ends has been stopped, and is no failure', async (t) => {
+    const io = fakeIo({ terminal: true });
+    const ended = runProgram(['demo'], { io, createOrchestrator: async (options) => new FakeOrchestrator(options, { answer, endless: true }) });
+    await io.wrote('Once there was');
+    io.stop('SIGINT');
+    t.equal(await ended, 130);
+    t.match(io.stdout.text, / {4}.*stopped/);
+    t.notMatch(io.stdout.text, /✗|request_cancelled/);
+  });
+
   t.test('without a terminal it is plain lines: question, answer, a bar, and a table at the end', async (t) => {
     const { out } = await show([]);
     t.notMatch(out, /\u001B/);

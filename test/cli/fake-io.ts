@@ -33,6 +33,7 @@ export function fakeIo({ stdin = '', terminal = false, columns = 80, env = {}, c
   const stream = (): FakeStream => ({
     text: '',
     isTerminal: terminal,
+    canRedraw: terminal && env['TERM'] !== 'dumb',
     columns,
     rows: 24,
     write(text) {

@@ -28,6 +28,8 @@ export interface FakeSettings {
   readonly records?: readonly ExplainRecord[];
   /** Told of before the first token. */
   readonly change?: BrokerChange;
+  /** Told before the answer, as a broker with other cards would be. */
+  readonly ignored?: LeaseholdError;
   /** Happened by the time that anybody listens. */
   readonly events?: readonly LeaseholdEvent[];
 }
@@ -174,6 +176,7 @@ export class FakeOrchestrator implements Orchestrator {
     try {
       if (this.#settings.failure !== undefined) throw this.#settings.failure;
       if (this.#settings.change !== undefined) this.options.onBrokerChange?.(this.#settings.change);
+      if (this.#settings.ignored !== undefined) this.options.onIgnored?.(this.#settings.ignored);
       const wasResident = this.#resident.includes(this.#key(model));
       options.onStage?.({ stage: 'placing', progress: null, text: '', explain: null });
       if (!wasResident) {

@@ -116,6 +116,9 @@ t.test('progress is one line on a terminal, and a line for each change elsewhere
   for (const fraction of [0.1, 0.2, null]) lines.show('loading\na\u001B[2J', fraction);
   lines.show('prefill', null);
   t.equal(file.text, 'loading a[2J\nprefill\n');
+  const dumb = fakeIo({ terminal: true, env: { TERM: 'dumb' } }).stdout;
+  createStatusLine(dumb, plain).show('loading', 0.5);
+  t.equal(dumb.text, 'loading\n', 'a terminal that knows no more than lines gets lines');
 });
 
 t.test('the live area draws over itself and nothing else', async (t) => {

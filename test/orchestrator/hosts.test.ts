@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { startHost, type Host } from '../integration/host-process.js';
 import { MiB, carriers, eager, engine, folder, keyOf, lives, open, quick, refusal, scripted, socketsIn, until, workerPid } from '../integration/support.js';
+import type { LeaseholdError } from '../../protocol/index.js';
 import { createOrchestrator, type BrokerChange, type LedgerState, type OrchestratorOptions } from '../../src/orchestrator/index.js';
 
 const talks = scripted({ weightsBytes: 4 * MiB, text: 'word ', textTimes: 400, tokenCharacters: 5, tokensPerSecond: 100 });
@@ -68,6 +69,38 @@ t.test('another process attaches to a broker that runs, sees its models, and lea
   polite.tell('close');
   t.equal(await polite.exited, 0);
   t.equal((await owner.generate('brief', 'hello').result()).text, 'brief');
+});
+
+t.test('who finds a broker with other cards than were asked for is told, once, and uses those', async (t) => {
+  const stateFolder = folder(t);
+  const owner = await open(t, given(stateFolder, { devices: ['sim:64MiB', 'sim:32MiB'] }));
+  const told = async (options: OrchestratorOptions): Promise<string[]> => {
+    const ignored: LeaseholdError[] = [];
+    const guest = await createOrchestrator({ stateFolder, onIgnored: (why) => { ignored.push(why); }, ...options });
+    t.strictSame([guest.ownsBroker, (await guest.ledger()).cards.length], [false, 2]);
+    await guest.close();
+    return ignored.map(({ message }) => message);
+  };
+  for (const devices of [['auto'], ['sim:32MiB'], ['sim:32MiB', 'sim:64MiB,lag=5ms']]) t.strictSame(await told({ devices }), [], devices.join());
+  t.strictSame(await told({}), []);
+  t.strictSame(await told({ devices: ['sim:99MiB'], broker: 'attach' }), [], 'who only attaches asks for none');
+  const [message] = await told({ devices: ['sim:64MiB', 'sim:64MiB', 'cpu'] });
+  t.match(message, /^devices: sim:64MiB, cpu: no card of the broker that runs already at .*broker\.sock, which owns SIM-.*-0 of 64\.0 MiB, SIM-.*-1 of 32\.0 MiB; those are used\.$/);
+  const warned = new Promise<Error>((resolve) => { process.once('warning', resolve); });
+  await (await createOrchestrator({ stateFolder, devices: ['GPU-00000000-0000-0000-0000-000000000000'] })).close();
+  t.match(await warned, { name: 'LeaseholdWarning', code: 'config_invalid', message: /^devices: GPU-0/ });
+  t.ok(owner.ownsBroker);
+});
+
+t.test('who waits for a worker when the broker is closed is told of that, and not of the worker', async (t) => {
+  const stateFolder = folder(t);
+  const owner = await open(t, given(stateFolder, { engines: [{ name: 'simulated', command: 'sh', args: ['-c', 'trap "exit 0" TERM; while :; do sleep 0.05; done'] }] }));
+  const guest = await createOrchestrator({ stateFolder, broker: 'attach' });
+  t.teardown(() => guest.close());
+  const refused = refusal(guest.load('brief'));
+  await until('its worker to start', async () => (await owner.ledger()).workers.length === 1);
+  await owner.close();
+  t.match(await refused, { code: /^(shutting_down|broker_lost)$/, message: /^(The broker is shutting down\.|The broker is gone)/ });
 });
 
 t.test('a process that dies while it waits leaves no place in the queue', async (t) => {

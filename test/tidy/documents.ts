@@ -46,3 +46,10 @@ export function deadAdrLinks(): string[] {
   if (!has('adrs/README.md')) return [];
   return [...read('adrs/README.md').matchAll(/\((\d{4}-[^)#]+\.md)\)/g)].map((match) => `adrs/${match[1] ?? ''}`).filter((path) => !has(path));
 }
+
+/** What the README links to and the package does not hold, or that is not there at all. */
+export function unshippedLinks(): string[] {
+  const { files } = JSON.parse(read('package.json')) as { readonly files: readonly string[] };
+  const isShipped = (path: string): boolean => files.some((entry) => path === entry || path.startsWith(`${entry}/`));
+  return [...read('README.md').matchAll(/\]\(([^)#:]+)/g)].map((match) => match[1] ?? '').filter((path) => !isShipped(path) || !has(path));
+}

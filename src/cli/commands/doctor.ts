@@ -22,7 +22,7 @@ export async function doctor(context: CommandContext, args: readonly unknown[], 
   const checks = chosen(wanted, options.engines !== false);
   const { io, json, palette } = context;
   const style = { columns: io.stdout.columns, palette };
-  const status = json || !io.stderr.isTerminal ? noStatusLine : createStatusLine(io.stderr, context.errorPalette);
+  const status = json || !io.stderr.canRedraw ? noStatusLine : createStatusLine(io.stderr, context.errorPalette);
   const beganMs = performance.now();
   return stoppable(context, async (signal) => {
     const telling = new Telling(checks, (group, findings) => {

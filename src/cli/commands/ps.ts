@@ -34,11 +34,11 @@ function render(context: CommandContext, state: LedgerState, names: Names): stri
   return renderLedger(state, { names, columns: context.io.stdout.columns, palette: context.palette });
 }
 
-/** On a terminal one picture that changes; elsewhere a block, or with --json a line, each time. */
+/** Where it can be drawn over one picture that changes; elsewhere a block, or with --json a line, each time. */
 async function watch(context: CommandContext, orchestrator: Orchestrator, intervalMs: number, signal: AbortSignal): Promise<void> {
   const { io, json } = context;
   const names = createNames(orchestrator.models);
-  const area = io.stdout.isTerminal && !json ? new LiveArea(io.stdout, [io.stderr]) : null;
+  const area = io.stdout.canRedraw && !json ? new LiveArea(io.stdout, [io.stderr]) : null;
   try {
     while (!signal.aborted) {
       const state = await orchestrator.ledger();

@@ -42,7 +42,12 @@ export async function run(context: CommandContext, args: readonly unknown[], opt
     const adjust = (given: OrchestratorOptions) => {
       const called = forCall(given, model, contextTokens);
       name = called.name;
-      return { ...called.options, onBrokerChange: (change: BrokerChange) => { if (options.quiet !== true) tellChange(context, change); } };
+      return {
+        ...called.options,
+        onBrokerChange: (change: BrokerChange) => { if (options.quiet !== true) tellChange(context, change); },
+        // What was typed is told with the other options that have no effect.
+        onIgnored: ({ message }: LeaseholdError) => { if (options.quiet !== true && context.options.device === undefined) tellAside(context, message); },
+      };
     };
     return withOrchestrator(context, { broker: 'auto', adjust }, async ({ orchestrator }) => {
       if (!orchestrator.ownsBroker && options.quiet !== true) tellIgnored(context, context.options, orchestrator.socketPath);
@@ -89,17 +94,21 @@ function forCall(given: OrchestratorOptions, reference: ModelReference, contextT
 }
 
 /** The answer comes from elsewhere than was thought: from other cards, perhaps, and after a load. */
-function tellChange({ io, errorPalette }: CommandContext, { lostPid, ownsBroker, devices }: BrokerChange): void {
+function tellChange(context: CommandContext, { lostPid, ownsBroker, devices }: BrokerChange): void {
   const lost = `The broker${lostPid === null ? '' : ` (pid ${lostPid})`} is gone`;
   const now = ownsBroker ? 'this process owns one now, for this call' : 'another one has taken its place';
-  writeAbove(io.stderr, `${errorPalette.yellow(`${lost}; ${now}, on ${devices.join(', ')}.`)}\n`);
+  tellAside(context, `${lost}; ${now}, on ${devices.join(', ')}.`);
+}
+
+function tellAside({ io, errorPalette }: CommandContext, text: string): void {
+  writeAbove(io.stderr, `${errorPalette.yellow(text)}\n`);
 }
 
 /** Options that only who owns the cards can follow. */
 function tellIgnored(context: CommandContext, { device, reserve, allowLedgerOnly }: CommandContext['options'], socketPath: string): void {
   const given = [...(device === undefined ? [] : ['--device']), ...(reserve === undefined ? [] : ['--reserve']), ...(allowLedgerOnly === true ? ['--allow-ledger-only'] : [])];
   if (given.length === 0) return;
-  context.io.stderr.write(context.errorPalette.yellow(`${given.join(', ')} ignored: a broker runs already at ${socketPath}, and its cards are as it was started.`) + '\n');
+  tellAside(context, `${given.join(', ')} ignored: a broker runs already at ${socketPath}, and its cards are as it was started.`);
 }
 
 async function answer(

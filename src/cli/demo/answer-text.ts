@@ -37,6 +37,8 @@ export function renderAnswer(said: Said, columns: number, palette: Palette): str
 }
 
 export function renderOutcome({ result, failure, right, tookMs }: Outcome, columns: number, palette: Palette): string {
+  // Nobody but the user ends a question of the demo.
+  if (failure?.code === 'request_cancelled') return ' '.repeat(indent) + palette.dim('stopped');
   if (result === null) return ' '.repeat(indent) + palette.red(truncate(`✗ ${failure?.code ?? ''}: ${failure?.message ?? ''}`, columns - indent));
   const { timings, usage } = result;
   const facts = [

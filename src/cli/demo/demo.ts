@@ -55,7 +55,7 @@ async function run(context: CommandContext, folder: string, signal: AbortSignal)
 
 function createView({ io, json, palette }: CommandContext): DemoView {
   if (json) return new JsonView(io);
-  return io.stdout.isTerminal ? new ScreenView(io.stdout, [io.stderr], palette) : new PlainView(io.stdout, palette);
+  return io.stdout.canRedraw ? new ScreenView(io.stdout, [io.stderr], palette) : new PlainView(io.stdout, palette);
 }
 
 /** A private broker with one simulated card, for as long as `use` runs. Nothing of the user's configuration takes part. */

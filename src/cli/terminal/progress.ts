@@ -17,7 +17,7 @@ export interface StatusLine {
 
 /** `besides`: other streams to the same terminal, whose lines are to go above the status. */
 export function createStatusLine(output: Output, palette: Palette, besides: readonly Output[] = []): StatusLine {
-  return output.isTerminal ? new RewrittenLine(output, palette, besides) : new PlainLines(output);
+  return output.canRedraw ? new RewrittenLine(output, palette, besides) : new PlainLines(output);
 }
 
 /** Says nothing, for `--quiet` and `--json`. */

@@ -44,6 +44,17 @@ t.test('an eviction that serves no other request has a record of its own, with i
   test.end();
 });
 
+t.test('who is in use and stays is told with for whom it was asked, and by how many calls, where they are counted', (test) => {
+  for (const [inFlight, told] of [[0, 'is in use and'], [2, 'is in use (2 inside) and']] as const) {
+    const { stage } = full();
+    stage.pass(5_000);
+    const move = only(stage.ask(stage.session('holder'), 'three', 4 * GiB).effects, 'move');
+    stage.answer(move, { kind: 'busy', inFlight });
+    test.ok(newest(stage, move.model, 5).some(({ text }) => text === `${move.model} ${told} was not evicted (room for three)`), told);
+  }
+  test.end();
+});
+
 t.test('a process that ends is told with how, under each model that went with it', (test) => {
   const { stage, workers } = full();
   stage.exit(workers[0]);
