@@ -55,6 +55,8 @@ export const defaultLimits = {
   outputLineBytesMax: 4_096,
   /** Worker processes alive at once. */
   workersMax: 64,
+  /** Workers on a card that is lost are ended when it is not back by then. */
+  cardLostGraceMs: 10_000,
   /** A worker without a model ends after this. */
   workerIdleMs: 60_000,
   /** How long a worker goes on without its broker before it ends, and a restarted broker waits for it. 0, as in an app that embeds its broker: at once; `leasehold up` takes 30 s. */

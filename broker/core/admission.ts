@@ -6,17 +6,19 @@
  */
 import { available, numbersOf } from './available.js';
 import { backingOff, backoffRefusal } from './backoff.js';
-import { deny, shortageText } from './deny.js';
+import { deny, shortageText, type Refusal } from './deny.js';
 import { grantBudget } from './grant.js';
-import { capacityBytes, extendedLease, floorOf, needOf, neverText, shownNeed, wholeNeedBytes } from './need.js';
+import { loneMemberFault } from './gang-request.js';
+import { standReady, standShort, waitForGang } from './gang-standing.js';
+import { asksNothing, capacityBytes, extendedLease, floorOf, needOf, neverText, shownNeed, wholeNeedBytes } from './need.js';
 import { stalledLoad, stallText } from './load-progress.js';
 import { joinHost, placeOn } from './placement.js';
 import { isEntrenched, pursue, trimDrains } from './pursue.js';
 import { inOrder, isOverdue, positionOf, queueLength } from './queue.js';
-import { wantSample } from './probe.js';
+import { sampleNeededAtUs, wantSample } from './probe.js';
 import { count, emit, explain, publish } from './report.js';
 import type { Backoff, BudgetWaiter, Card, Core, Waiter } from './state.js';
-import { endWaiter, setHold } from './waiter.js';
+import { endWaiter, setHold, speaks } from './waiter.js';
 import { whatStays, type Staying } from './what-stays.js';
 
 /** Decides everything that can be decided on a card now. */
@@ -50,24 +52,35 @@ function settleQueue(core: Core, card: Card): void {
   let heldBytes = 0;
   for (const waiter of inOrder(core, card)) {
     if (head !== null && stopsAll(core, card, head, heldBytes)) {
+      waiter.standing = 'kept';
       keepHold(core, card, waiter, heldBytes);
     } else {
-      if (waiter.kind === 'place' && joinHost(core, card, waiter)) continue;
+      if (waiter.kind === 'place' && joinHost(core, waiter)) continue;
       const triedEpoch = waiter.triedEpoch;
       const outcome = decide(core, card, waiter, head, heldBytes);
       if (outcome === 'done') continue;
       if (outcome === 'no_victims') tellStuck(core, card, waiter, waiter.triedEpoch !== triedEpoch);
-      else tell(core, card, waiter, outcome);
-      // Kept by its own process and not by the card: nobody waits behind it.
-      if (!ownMatters.includes(outcome)) head ??= waiter;
+      // What a gang that is short waits for is told when all of its cards have been looked at.
+      else if (outcome !== 'gang_short') tell(core, card, waiter, outcome);
+      if (!standsAside(waiter, outcome)) head ??= waiter;
     }
     heldBytes += waiter.holdBytes;
   }
 }
 
+/** Kept by its own process, or by another card, and not by this one: nobody waits behind it. */
+function standsAside(waiter: Waiter, outcome: string): boolean {
+  if (outcome === 'gang_ready') return waiter.kind === 'place' || !waiter.profiles;
+  return outcome === 'gang_waits' || ownMatters.includes(outcome);
+}
+
 /** A hold is never more than what those before it leave; one with a plan keeps of that all that it needs, whatever else it waits for. */
 function keepHold(core: Core, card: Card, waiter: Waiter, heldBytes: number): void {
   if (waiter.holdBytes === 0 && !waiter.planned) return;
+  if (waiter.gang !== null && core.gangs.get(waiter.gang)?.forming === false) {
+    setHold(core, card, waiter, 0);
+    return;
+  }
   const { freeBytes } = available(core, card);
   if (freeBytes === null) return;
   const wantedBytes = waiter.planned ? waiter.needBytes : waiter.holdBytes;
@@ -76,15 +89,21 @@ function keepHold(core: Core, card: Card, waiter: Waiter, heldBytes: number): vo
 
 /** Grants the waiter, or says what it waits for. `heldBytes` are kept for those before it. */
 function decide(core: Core, card: Card, waiter: Waiter, head: Waiter | null, heldBytes: number): string {
-  if (waiter.kind === 'budget' && waiter.lease !== null && core.leases.get(waiter.lease)?.state === 'quarantined') return denyQuarantined(core, card, waiter, waiter.lease);
+  waiter.standing = 'kept';
+  const fault = waiter.kind === 'budget' && waiter.lease !== null ? extensionFault(core, waiter, waiter.lease) : null;
+  if (fault !== null) return denyExtension(core, card, waiter, fault);
   setNeed(core, card, waiter, needOf(core, waiter));
   if (wholeNeedBytes(core, waiter) > capacityBytes(card)) return denyNever(core, card, waiter);
   keepHold(core, card, waiter, heldBytes);
   const backoff = waiter.kind === 'place' || waiter.lease === null ? backingOff(core, waiter.model, card.device) : null;
   if (backoff !== null) return denyBackoff(core, card, waiter, backoff);
+  const gang = waiter.gang === null ? undefined : core.gangs.get(waiter.gang);
+  if (gang !== undefined && !gang.forming) return waitForGang(core, card, waiter);
+  if (gang !== undefined && waiter.kind === 'budget' && asksNothing(core, waiter)) return standReady(core, card, waiter, gang);
   const { freeBytes, unverified } = available(core, card);
   const blocked = blockedBy(core, card, waiter);
   const ownBytes = (freeBytes ?? 0) - heldBytes;
+  waiter.roomBytes = ownBytes;
   if (blocked !== null) {
     // Nobody waits behind it, but once it is overdue nobody takes what it needs either.
     if (ownMatters.includes(blocked) && isOverdue(core, waiter)) setHold(core, card, waiter, Math.min(waiter.needBytes, Math.max(0, ownBytes)));
@@ -94,7 +113,8 @@ function decide(core: Core, card: Card, waiter: Waiter, head: Waiter | null, hel
   // A need of 0 does not fit into an overshoot either: what it would take is charged, and not there.
   const fits = waiter.needBytes <= ownBytes;
   const mustRest = fits && waiter.kind === 'budget' && waiter.profiles && hasMotion(card);
-  if (fits && !mustRest) return grantNow(core, card, waiter, head, unverified);
+  if (fits && !mustRest) return gang === undefined ? grantNow(core, card, waiter, head, unverified) : standReady(core, card, waiter, gang);
+  if (gang !== undefined && !mustRest && head === null) return standShort(core, card, waiter, gang);
   const reason = mustRest ? 'others_loading' : head === null ? pursue(core, card, waiter, ownBytes) : 'behind_head';
   const keeps = waiter.planned || (head === null && isEntrenched(core, waiter));
   setHold(core, card, waiter, keeps ? Math.min(waiter.needBytes, Math.max(0, ownBytes)) : 0);
@@ -104,7 +124,7 @@ function decide(core: Core, card: Card, waiter: Waiter, head: Waiter | null, hel
 
 function grantNow(core: Core, card: Card, waiter: Waiter, head: Waiter | null, unverified: boolean): string {
   if (waiter.kind === 'place') {
-    const outcome = placeOn(core, card, waiter);
+    const outcome = placeOn(core, waiter);
     if (outcome !== 'done') return outcome;
   } else {
     grantBudget(core, card, waiter, unverified);
@@ -147,14 +167,9 @@ function hasMotion(card: Card): boolean {
 /** Nobody behind this head can be granted now. */
 function stopsAll(core: Core, card: Card, head: Waiter, heldBytes: number): boolean {
   if (head.told === 'closed' || head.told === 'unmeasured' || head.told === 'quiet' || head.told === 'load_token') return true;
-  if (head.told === 'others_loading' && isEntrenched(core, head)) return true;
+  if ((head.told === 'others_loading' || head.told === 'gang_ready') && isEntrenched(core, head)) return true;
   const { freeBytes } = available(core, card);
   return freeBytes !== null && freeBytes <= heldBytes;
-}
-
-/** Bytes released after the sample was taken are worth a newer one (D14). */
-function sampleNeededAtUs(card: Card): number {
-  return card.releasing.size > 0 || card.returning.size > 0 ? card.lastMotionAtUs : (card.sample?.takenAtUs ?? 0);
 }
 
 function setNeed(core: Core, card: Card, waiter: Waiter, needBytes: number): void {
@@ -175,6 +190,8 @@ const reasons: Readonly<Record<string, string>> = {
   draining: 'a busy model has been asked to finish its calls',
   rung_changed: 'another probe answers than before; a second reading is awaited',
   behind_head: 'an earlier request needs the room',
+  gang_waits: 'its cards are taken together, and another of them is not free yet',
+  gang_ready: 'there is room here; another of its cards is awaited',
   workers_full: 'the limit of worker processes is reached; one is being ended',
 };
 
@@ -182,16 +199,21 @@ const reasons: Readonly<Record<string, string>> = {
 const causedByLoads: readonly string[] = ['load_token', 'others_loading', 'no_victims', 'quiet'];
 
 /** Nothing can make room: told with what keeps everything where it is, and again when what an operator has pinned has changed. */
-function tellStuck(core: Core, card: Card, waiter: Waiter, looked: boolean): void {
+export function tellStuck(core: Core, card: Card, waiter: Waiter, looked: boolean): void {
   if (!looked && waiter.told?.startsWith('no_victims') === true) return;
   tell(core, card, waiter, 'no_victims', whatStays(core, card, waiter));
 }
 
 /** Tells the requester what it waits for, when that has changed; and which load it is, when that shows no progress. */
-function tell(core: Core, card: Card, waiter: Waiter, code: string, staying: Staying | null = null): void {
+export function tell(core: Core, card: Card, waiter: Waiter, code: string, staying: Staying | null = null): void {
   const stalled = causedByLoads.includes(code) && card.loading.size > 0 ? stalledLoad(core, card) : null;
   const told = staying === null ? code : `${code} ${staying.pinned.join(' ')}`;
   if (waiter.told === told && waiter.toldStalled === (stalled?.id ?? null)) return;
+  if (!speaks(waiter)) {
+    core.fresh.delete(waiter.key);
+    waiter.told = told;
+    return;
+  }
   core.fresh.delete(waiter.key);
   waiter.told = told;
   waiter.toldStalled = stalled?.id ?? null;
@@ -241,12 +263,14 @@ function denyBackoff(core: Core, card: Card, waiter: Waiter, backoff: Backoff): 
   return 'done';
 }
 
-/** The lease it extends will not be served any more. */
-function denyQuarantined(core: Core, card: Card, waiter: BudgetWaiter, lease: string): string {
-  deny(core, {
-    generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs,
-    code: 'lease_unknown', details: { lease }, text: `lease ${lease} is quarantined`, card, ...shownNeed(core, waiter),
-  });
+/** What has become, or was told later, of the lease that it extends. */
+function extensionFault(core: Core, waiter: BudgetWaiter, lease: string): Refusal | null {
+  if (core.leases.get(lease)?.state === 'quarantined') return { code: 'lease_unknown', details: { lease }, text: `lease ${lease} is quarantined` };
+  return loneMemberFault(core, waiter);
+}
+
+function denyExtension(core: Core, card: Card, waiter: Waiter, fault: Refusal): string {
+  deny(core, { generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs, ...fault, card, ...shownNeed(core, waiter) });
   endWaiter(core, waiter);
   return 'done';
 }

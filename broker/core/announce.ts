@@ -16,7 +16,7 @@ import { chargeFor } from './need.js';
 import { isStranger, returned } from './reattach.js';
 import { count, explain, inWords, publish } from './report.js';
 import type { Card, Core, Lease, Process } from './state.js';
-import { takeIn } from './take-in.js';
+import { strandBroken, takeIn } from './take-in.js';
 
 export function onModelsAnnounced(core: Core, event: Extract<CoreEvent, { type: 'models_announced' }>): void {
   const process = core.processes.get(event.generation);
@@ -38,6 +38,7 @@ export function onModelsAnnounced(core: Core, event: Extract<CoreEvent, { type: 
     // What was granted a moment ago may not have reached it yet: the recall looks after that (D5).
     else if (lease.state !== 'granted' && lease.state !== 'quarantined' && lease.release === null) giveBack(core, lease);
   }
+  if (process.returning) strandBroken(core, process, event.models);
   if (process.returning && process.sessionOpen && process.state !== 'ending') returned(core, process);
 }
 
@@ -98,7 +99,7 @@ function strayLease(core: Core, card: Card, process: Process, state: ModelState)
   const parts = [{ name: 'announced', kind: 'other', bytes: state.residentBytes, upFront: true }] as const;
   const policy = { ttlMs: null, pinned: false, exclusive: false };
   return {
-    ...newLease(core, card, { id: ended ?? nextLeaseId(core), generation: process.generation, model: state.model, parts, class: 'background', policy, exclusive: false, parkable: state.parkable, profiles: false, request: null }),
+    ...newLease(core, card, { id: ended ?? nextLeaseId(core), generation: process.generation, model: state.model, gang: null, parts, class: 'background', policy, exclusive: false, parkable: state.parkable, profiles: false, request: null }),
     state: 'loading', residency: state.state, hostBytes: state.hostBytes, inFlight: state.inFlight, pinned: false,
   };
 }

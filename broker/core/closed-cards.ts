@@ -8,6 +8,7 @@ import { chargeFloor, floorMeasured } from './floors.js';
 import { isBytes } from './headroom.js';
 import { claimBytesMax } from './bounds.js';
 import { setCharged, setMeasured, setResident } from './ledger.js';
+import { seesNothingOf } from './misplaced.js';
 import { setResidue } from './overshoot.js';
 import { wantSample } from './probe.js';
 import { explain, inWords, publish, count } from './report.js';
@@ -30,7 +31,8 @@ export function closeCard(core: Core, card: Card, process: Process, floorBytes: 
 export function clearUnexplained(core: Core, process: Process): void {
   for (const card of core.cards.values()) {
     const seat = card.seats.get(process.generation);
-    if (seat === undefined) continue;
+    // On a card that it cannot see there is nothing for it to say.
+    if (seat === undefined || seesNothingOf(card, seat, process)) continue;
     setResidue(core, seat, 0);
     if (process.state === 'quarantined') setCharged(core, seat.floor, knownFloorBytes(core, card, process.engine));
   }
@@ -40,7 +42,7 @@ export function clearUnexplained(core: Core, process: Process): void {
 export function explainBytes(core: Core, process: Process): void {
   for (const card of core.cards.values()) {
     const seat = card.seats.get(process.generation);
-    if (seat === undefined) continue;
+    if (seat === undefined || seesNothingOf(card, seat, process)) continue;
     // Of a load under way it cannot be told how much of the figure it has.
     if (seat.readingBytes === null || seat.unsettled > 0 || (process.role === 'worker' && seat.floorSource === 'measured')) continue;
     const unleasedBytes = Math.max(0, seat.readingBytes - seat.leasedBytes);
@@ -105,12 +107,14 @@ function chargeAsFloor(core: Core, card: Card, seat: Seat, process: Process, rea
   openFor(core, card, process);
 }
 
-/** The card of a worker that may host any model of this engine and has not said so: a placement waits for it rather than load a second copy. */
-export function mayComeBack(core: Core, engine: string, cards: readonly Card[]): Card | null {
+/** The cards of a worker on so many of them that may host any model of this engine and has not said so: a placement waits for it rather than load a second copy. */
+export function mayComeBack(core: Core, engine: string, cards: readonly Card[], count: number): readonly Card[] | null {
   for (const card of cards) {
     for (const generation of card.closedBy) {
       const process = core.processes.get(generation);
-      if (process?.state === 'recorded' && process.engine === engine) return card;
+      if (process?.state !== 'recorded' || process.engine !== engine || process.devices.length !== count) continue;
+      const itsCards = cards.filter(({ device }) => process.devices.includes(device));
+      if (itsCards.length === count) return itsCards.sort((a, b) => (a.device < b.device ? -1 : 1));
     }
   }
   return null;

@@ -29,6 +29,8 @@ export function createCore(options: CoreOptions): Core {
     over: new Set(),
     waiters: new Map(),
     evictRequests: new Map(),
+    gangs: new Map(),
+    stranded: new Map(),
     models: new Map(),
     backoffs: new Map(),
     commands: new Map(),

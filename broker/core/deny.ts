@@ -1,6 +1,7 @@
 /** Saying no: with the code, the numbers, what could be had, and where else there is room. */
 import { available, closedText, ledgerTermBytes, numbersOf } from './available.js';
 import { withoutHeadroom } from './headroom.js';
+import { waiterKey } from './queue.js';
 import { count, emit, explain, inWords, noteAnswered, publish } from './report.js';
 import type { Card, Core } from './state.js';
 import type { ErrorCode, RequestClass } from '../../protocol/index.js';
@@ -48,6 +49,7 @@ export function deny(core: Core, denied: Denied): void {
     unverified: card !== null && available(core, card).unverified,
   });
   noteAnswered(core, denied.generation, denied.request);
+  noteGang(core, denied);
   emit(core, {
     type: 'deny',
     generation: denied.generation, request: denied.request,
@@ -58,6 +60,13 @@ export function deny(core: Core, denied: Denied): void {
     explain: id,
   });
   publish(core, 'denied', { generation: denied.generation, request: denied.request, model: denied.model, device: card?.device ?? null, code: denied.code, why: denied.text });
+}
+
+/** The others of its gang are refused for the same reason, when it ends. */
+function noteGang(core: Core, { generation, request, code, details, text }: Denied): void {
+  const waiter = core.waiters.get(waiterKey(generation, request));
+  const gang = waiter === undefined || waiter.gang === null ? undefined : core.gangs.get(waiter.gang);
+  if (gang !== undefined) gang.refusal ??= { code, details, text };
 }
 
 /** Other cards on which the whole request would fit now, without evicting. */

@@ -19,10 +19,11 @@ export type TerminateCause =
   | 'load_timeout'
   /** It lost its broker, and has not come back or not said what it holds. */
   | 'orphaned'
+  | 'card_lost'
   | 'shutdown';
 
 export type Effect =
-  | { readonly type: 'grant'; readonly generation: string; readonly request: number; readonly lease: string; readonly device: string; readonly chargedBytes: number; readonly explain: string | null }
+  | { readonly type: 'grant'; readonly generation: string; readonly request: number; readonly lease: string; readonly device: string; readonly chargedBytes: number; readonly also?: readonly { readonly lease: string; readonly chargedBytes: number }[]; readonly explain: string | null }
   | {
       readonly type: 'deny';
       readonly generation: string;
@@ -93,6 +94,9 @@ export type PublishedName =
   | 'overshoot'
   | 'residue'
   | 'quarantined'
+  | 'misplaced'
+  | 'card_lost'
+  | 'card_regained'
   | 'sample_lost'
   | 'sample_regained'
   | 'foreign_changed'

@@ -39,6 +39,12 @@ export type CommandAnswer =
   /** `code` is `command_expired`, `request_cancelled`, `generation_stale`, `lease_unknown` or `move_failed`. */
   | { readonly kind: 'failed'; readonly code: string; readonly message: string; readonly residentBytes: number | null };
 
+/** The parts of one lease as they are to be: by name; 0 bytes drop one. */
+export interface LeaseChange {
+  readonly lease: string;
+  readonly parts: readonly LeasePart[];
+}
+
 type Happening =
   // ── Cards ────────────────────────────────────────────────────────────────
   | {
@@ -117,6 +123,10 @@ type Happening =
       readonly deadlineMs: number;
       readonly ageMs: number;
       readonly device: string | null;
+      /** The cards that it may use; left out: `device`, or any. */
+      readonly devices?: readonly string[];
+      /** Over how many of them; left out: one. */
+      readonly cards?: number;
       readonly policy: ModelPolicy;
     }
   | {
@@ -159,7 +169,7 @@ type Happening =
       readonly loadMs: number | null;
     }
   | { readonly type: 'use_reported'; readonly generation: string; readonly lease: string; readonly seq: number; readonly inFlight: number; readonly queued: number }
-  | { readonly type: 'resize_requested'; readonly generation: string; readonly request: number; readonly lease: string; readonly parts: readonly LeasePart[] }
+  | { readonly type: 'resize_requested'; readonly generation: string; readonly request: number; readonly lease: string; readonly parts: readonly LeasePart[]; readonly also?: readonly LeaseChange[] }
   | {
       readonly type: 'lease_released';
       readonly generation: string;

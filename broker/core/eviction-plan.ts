@@ -4,8 +4,9 @@ import type { ExplainedVictim } from './explain.js';
 import { isIdleWorker } from './idle.js';
 import { isLoading } from './lease-store.js';
 import { returnCostMs } from './model.js';
-import { mustLease } from './must.js';
-import type { Card, Core, Lease, Seat } from './state.js';
+import { mustCard, mustLease } from './must.js';
+import { companions } from './gang.js';
+import type { Card, Core, Lease, Process, Seat } from './state.js';
 import { cheapestSet, type VictimCandidate, type VictimPolicy } from './victim-policy.js';
 
 /** Who asks. A model is never a victim of its own request (D1). */
@@ -28,24 +29,31 @@ export interface Plan {
   readonly costMs: number;
 }
 
+/** Gangs and whole processes that leave other cards for the same request: what they have here comes free, too. */
+export interface Leaving {
+  readonly gangs: ReadonlySet<string>;
+  readonly generations: ReadonlySet<string>;
+}
+export const noneLeaving: Leaving = { gangs: new Set(), generations: new Set() };
+
 /** What a spawn costs when none of that engine has been measured. */
 const assumedSpawnMs = 1_000;
 const passedOverShown = 32;
 
 /** The cheapest sufficient set, busy models included only when `busyToo`; null when there is none. */
-export function planVictims(core: Core, card: Card, seeker: Seeker, shortfallBytes: number, busyToo: boolean, policy: VictimPolicy = cheapestSet): Plan | null {
-  const candidates = candidatesOf(core, card, seeker, busyToo);
+export function planVictims(core: Core, card: Card, seeker: Seeker, shortfallBytes: number, busyToo: boolean, policy: VictimPolicy = cheapestSet, leaving: Leaving = noneLeaving): Plan | null {
+  const candidates = candidatesOf(core, card, seeker, busyToo, leaving);
   const chosen = policy(shortfallBytes, candidates);
   if (chosen !== null) return toPlan(chosen.map((place) => candidates[place]).filter((victim) => victim !== undefined));
   return busyToo ? null : planWholeWorkers(core, card, candidates, shortfallBytes, policy);
 }
 
 /** Everything on the card that may be evicted for this seeker, in the order of their leases. */
-function candidatesOf(core: Core, card: Card, seeker: Seeker, busyToo: boolean): Victim[] {
+function candidatesOf(core: Core, card: Card, seeker: Seeker, busyToo: boolean, leaving: Leaving): Victim[] {
   const found: Victim[] = [];
   for (const id of card.leases) {
     const lease = mustLease(core, id);
-    if (lease.charge.chargedBytes === 0) continue;
+    if (lease.charge.chargedBytes === 0 || isLeaving(lease, leaving)) continue;
     const reason = passedOver(core, card, lease, seeker);
     if (reason !== null && !(busyToo && reason === 'in_use')) continue;
     found.push({
@@ -57,10 +65,28 @@ function candidatesOf(core: Core, card: Card, seeker: Seeker, busyToo: boolean):
   }
   for (const seat of card.seats.values()) {
     const process = core.processes.get(seat.generation);
-    if (process === undefined || seat.chargedBytes === 0 || !isIdleWorker(process)) continue;
+    if (process === undefined || seat.chargedBytes === 0 || !isIdleWorker(process) || leaving.generations.has(seat.generation)) continue;
+    if (process.devices.some((device) => device !== card.device && (core.cards.get(device)?.loadToken ?? null) !== null)) continue;
     found.push({ lease: null, generation: seat.generation, busy: false, freesBytes: seat.chargedBytes, costMs: spawnCostMs(core, process.engine), lastUsedUs: 0 });
   }
   return found;
+}
+
+/** Bytes that come free on a card by what leaves others. */
+export function leavingHereBytes(core: Core, card: Card, leaving: Leaving): number {
+  let bytes = 0;
+  if (leaving.gangs.size > 0) {
+    for (const id of card.leases) {
+      const lease = mustLease(core, id);
+      if (isLeaving(lease, leaving)) bytes += lease.charge.chargedBytes;
+    }
+  }
+  for (const generation of leaving.generations) bytes += card.seats.get(generation)?.chargedBytes ?? 0;
+  return bytes;
+}
+
+function isLeaving(lease: Lease, leaving: Leaving): boolean {
+  return lease.gang !== null && leaving.gangs.has(lease.gang);
 }
 
 /** When the models alone do not suffice, whole workers may: their floor comes free once they are empty. */
@@ -78,10 +104,15 @@ function wholeWorker(core: Core, seat: Seat | undefined, victims: readonly Victi
   const bytes = victims.reduce((sum, victim) => sum + victim.freesBytes, 0);
   const costMs = victims.reduce((sum, victim) => sum + victim.costMs, 0);
   const lastUsedUs = Math.max(...victims.map((victim) => victim.lastUsedUs));
-  const goesWhole = seat !== undefined && process?.role === 'worker' && process.state === 'ready'
-    && process.requests.size === 0 && seat.leases.size === victims.filter((victim) => victim.lease !== null).length;
+  const goesWhole = seat !== undefined && process?.role === 'worker' && process.state === 'ready' && process.requests.size === 0 && leavesNothing(core, process, victims);
   if (!goesWhole) return { freesBytes: bytes, costMs, lastUsedUs };
   return { freesBytes: seat.chargedBytes, costMs: costMs + spawnCostMs(core, process.engine), lastUsedUs };
+}
+
+/** Every model of the process is among the victims, with all of its cards. */
+function leavesNothing(core: Core, process: Process, victims: readonly Victim[]): boolean {
+  const going = new Set(victims.flatMap(({ lease }) => (lease === null ? [] : companions(core, lease).map(({ id }) => id))));
+  return going.size === process.leases.size;
 }
 
 function toPlan(victims: readonly Victim[]): Plan {
@@ -97,8 +128,29 @@ export function canPark(core: Core, lease: Lease): boolean {
   return lease.parkable && core.processes.get(lease.generation)?.capabilities?.park !== false;
 }
 
-/** Why a lease is no victim for this seeker; null: it is one. */
+/** Why a lease is no victim for this seeker; null: it is one. Those of a gang are victims together or not at all. */
 export function passedOver(core: Core, card: Card, lease: Lease, seeker: Seeker): string | null {
+  if (lease.gang === null) return whyNot(core, card, lease, seeker);
+  let used: string | null = null;
+  for (const member of companions(core, lease)) {
+    const there = mustCard(core, member.device);
+    // An engine that measures free memory on another of its cards is not to be disturbed there.
+    const kept = there !== card && there.loadToken !== null ? 'load_token' : null;
+    const reason = kept ?? whyNot(core, there, member, seeker);
+    if (reason === 'in_use') used = reason;
+    else if (reason !== null) return reason;
+  }
+  return used;
+}
+
+/** On a card read by its total alone, evictions go one at a time, or no quiet moment would ever come (D16). */
+export function isSerial(core: Core, card: Card): boolean {
+  if (card.confirms !== 'total') return false;
+  for (const id of card.jobs) if (mustLease(core, id).job?.phase !== 'draining') return true;
+  return card.releasing.size > 0 || card.returning.size > 0;
+}
+
+function whyNot(core: Core, card: Card, lease: Lease, seeker: Seeker): string | null {
   if (lease.job !== null || lease.release !== null || card.ending.has(lease.generation)) return 'already_leaving';
   if (lease.pinned) return 'pinned';
   if (isLoading(lease)) return 'loading';
@@ -128,7 +180,7 @@ export function explainVictims(core: Core, card: Card, seeker: Seeker, plan: Pla
   const shown: ExplainedVictim[] = [];
   for (const victim of plan?.victims ?? []) {
     if (victim.lease !== null) chosen.add(victim.lease.id);
-    shown.push(explainOne(core, victim, null));
+    shown.push(explainOne(core, victim, null), ...explainOthers(core, victim));
   }
   for (const id of card.leases) {
     if (shown.length >= chosen.size + passedOverShown) break;
@@ -139,6 +191,13 @@ export function explainVictims(core: Core, card: Card, seeker: Seeker, plan: Pla
     shown.push(explainOne(core, victim, reason));
   }
   return shown;
+}
+
+/** What the victim has on other cards goes with it, at no cost of its own. */
+function explainOthers(core: Core, { lease, generation, busy }: Victim): ExplainedVictim[] {
+  if (lease === null || lease.gang === null) return [];
+  return companions(core, lease).filter((other) => other !== lease)
+    .map((other) => explainOne(core, { lease: other, generation, busy, freesBytes: other.charge.chargedBytes, costMs: 0, lastUsedUs: other.lastUsedUs }, null));
 }
 
 function explainOne(core: Core, victim: Victim, passed: string | null): ExplainedVictim {

@@ -13,8 +13,8 @@ import { extendedLease, extendedParts, leaseNeedBytes, shownNeed } from './need.
 import { count, emit, explain, inWords, noteAnswered, publish } from './report.js';
 import type { BudgetWaiter, Card, Core, Lease } from './state.js';
 
-/** Grants a budget request; the caller has checked that it fits. */
-export function grantBudget(core: Core, card: Card, waiter: BudgetWaiter, unverified: boolean): void {
+/** Grants a budget request; the caller has checked that it fits. `gangCards`: what its gang gets, card by card. */
+export function grantBudget(core: Core, card: Card, waiter: BudgetWaiter, unverified: boolean, gangCards: string | null = null): void {
   const process = mustProcess(core, waiter.generation);
   const growBytes = leaseNeedBytes(core, waiter);
   const numbers = numbersOf(core, card, shownNeed(core, waiter));
@@ -30,7 +30,7 @@ export function grantBudget(core: Core, card: Card, waiter: BudgetWaiter, unveri
   reindex(core, lease);
   const id = explain(core, {
     verdict: 'granted',
-    text: textOf(card, waiter, lease, growBytes, unverified),
+    text: textOf(card, waiter, lease, growBytes, unverified) + (gangCards === null ? '' : `; with its gang: ${gangCards}`),
     generation: waiter.generation, request: waiter.request, model: waiter.model, device: card.device,
     class: waiter.class, arrivedUs: waiter.arrivedUs, numbers, unverified,
   });
@@ -39,10 +39,10 @@ export function grantBudget(core: Core, card: Card, waiter: BudgetWaiter, unveri
 }
 
 /** The answer frame and the news of it. */
-export function tellGranted(core: Core, asked: { readonly generation: string; readonly request: number; readonly model: string }, lease: Lease, explainId: string | null): void {
+export function tellGranted(core: Core, asked: { readonly generation: string; readonly request: number; readonly model: string }, lease: Lease, explainId: string | null, also: readonly Lease[] = []): void {
   count(core, 'grants');
   noteAnswered(core, asked.generation, asked.request);
-  emit(core, { type: 'grant', generation: asked.generation, request: asked.request, lease: lease.id, device: lease.device, chargedBytes: lease.charge.chargedBytes, explain: explainId });
+  emit(core, { type: 'grant', generation: asked.generation, request: asked.request, lease: lease.id, device: lease.device, chargedBytes: lease.charge.chargedBytes, ...(also.length === 0 ? {} : { also: also.map(({ id, charge }) => ({ lease: id, chargedBytes: charge.chargedBytes })) }), explain: explainId });
   publish(core, 'granted', { generation: asked.generation, request: asked.request, model: asked.model, lease: lease.id, device: lease.device, chargedBytes: lease.charge.chargedBytes });
 }
 

@@ -3,11 +3,12 @@
  * touched and runs always; the whole form recomputes every sum and index.
  */
 import { cardSumBytesMax, seatBytesMax } from './bounds.js';
+import { companions } from './gang.js';
 import { isIdle, isLoading } from './lease-store.js';
 import { pendingOf } from './ledger.js';
 import { must, mustCard, mustLease } from './must.js';
 import { queueLength } from './queue.js';
-import type { Card, Charge, Core, Lease, Seat } from './state.js';
+import type { Card, Charge, Core, Gang, Lease, Seat } from './state.js';
 
 /** After every step, in production too: the cards and leases that it touched. */
 export function checkTouched(core: Core): void {
@@ -41,9 +42,9 @@ export function checkInvariants(core: Core): void {
   for (const lease of core.leases.values()) checkIndexes(core, lease);
   for (const [key, waiter] of core.waiters) {
     const card = mustCard(core, waiter.device);
-    const queued = card.queue[waiter.class].includes(key);
-    const joined = waiter.kind === 'place' && waiter.joined !== null;
-    must(queued !== joined, `request ${key} waits in exactly one place`);
+    const gathers = waiter.gang !== null && core.gangs.has(waiter.gang) && core.gangs.get(waiter.gang)?.members.size !== core.gangs.get(waiter.gang)?.size;
+    const places = [card.queue[waiter.class].includes(key), waiter.kind === 'place' && waiter.joined !== null, gathers].filter((there) => there).length;
+    must(places === 1, `request ${key} waits in exactly one place`);
     must(core.processes.get(waiter.generation)?.requests.has(key) === true, `request ${key} is known to its process`);
     must(core.timers.has('deadline', key), `request ${key} has a deadline`);
   }
@@ -51,10 +52,22 @@ export function checkInvariants(core: Core): void {
     for (const id of wish.pending) must(mustLease(core, id).wishes?.has(wish.key) === true, `${wish.key} waits for leases that know of it`);
   }
   for (const key of core.workersAwaited.keys()) must(core.waiters.get(key)?.kind === 'place', `${key} waits for a worker and is a placement`);
+  for (const gang of core.gangs.values()) checkGang(core, gang);
+  for (const id of core.stranded.keys()) mustLease(core, id);
   for (const process of core.processes.values()) {
     must(core.workers.has(process.generation) === (process.role === 'worker'), `${process.generation}: is counted among the workers exactly if it is one`);
     for (const id of process.leases) must(mustLease(core, id).generation === process.generation, `${process.generation} owns its leases`);
   }
+}
+
+function checkGang(core: Core, gang: Gang): void {
+  must(gang.members.size > 0 && gang.members.size <= gang.size, `${gang.key}: has some of its members`);
+  for (const [device, key] of gang.members) {
+    const waiter = core.waiters.get(key);
+    must(waiter?.gang === gang.key && waiter.device === device && waiter.model === gang.model, `${gang.key}: its member on ${device} is an open request`);
+  }
+  must(!gang.forming || [...gang.members.keys()].every((device) => core.cards.get(device)?.forming === gang.key), `${gang.key}: has its cards while it forms`);
+  for (const card of core.cards.values()) must(card.forming !== gang.key || gang.members.has(card.device), `${gang.key}: forms on its own cards`);
 }
 
 function checkCard(core: Core, card: Card): void {
@@ -87,6 +100,7 @@ function checkCard(core: Core, card: Card): void {
   must(pendingBytes === card.pendingBytes, `${card.device}: the sum of pending bytes is kept`);
   must(attributedBytes === card.attributedBytes, `${card.device}: the sum of attributed bytes is kept`);
   must(idleBytes === card.idleBytes, `${card.device}: the sum of idle bytes is kept`);
+  must(card.forming === null || core.gangs.has(card.forming), `${card.device}: the gang that forms there is known`);
   checkHolds(core, card);
 }
 
@@ -160,6 +174,8 @@ function checkIndexes(core: Core, lease: Lease): void {
   must(card.quarantined.has(lease.id) === (lease.state === 'quarantined'), `${lease.id}: is indexed as quarantined exactly while it is`);
   must(lease.unsettled === (isLoading(lease) || lease.job !== null || lease.release !== null), `${lease.id}: counts as unsettled exactly while it is`);
   must(core.processes.get(lease.generation)?.leases.has(lease.id) === true, `${lease.id}: belongs to a living process`);
+  const together = companions(core, lease);
+  must(together.includes(lease) && new Set(together.map(({ device }) => device)).size === together.length, `${lease.id}: its gang has one lease a card`);
 }
 
 function unseen(charge: Charge): number {

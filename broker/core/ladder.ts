@@ -8,6 +8,7 @@ import { openCommand } from './command.js';
 import type { TerminateCause } from './effects.js';
 import { canPark } from './eviction-plan.js';
 import { failWishes } from './evict-progress.js';
+import { companions } from './gang.js';
 import { reindex, setState } from './lease-store.js';
 import { mustProcess } from './must.js';
 import { count, emit, explain, inWords, publish } from './report.js';
@@ -33,8 +34,19 @@ export const strikesMax = 2;
 
 const rungWords = { partial: 'freed in part', park: 'parked', unload: 'unloaded' } as const;
 
-/** Sends the first fitting rung's command. */
+/** Sends the first fitting rung's command; to every lease of its gang, since a model leaves all of its cards or none. */
 export function startEviction(core: Core, lease: Lease, order: EvictionOrder): void {
+  for (const member of companions(core, lease)) if (member === lease || mayFollow(lease, member)) sendMove(core, member, order);
+}
+
+/** Not on its way already, and with something to put away. */
+function mayFollow(lead: Lease, lease: Lease): boolean {
+  if (lease.job !== null || lease.release !== null || (lease.growing && !lead.growing)) return false;
+  // A load that is to be stopped is one on all of its cards.
+  return lease.state === 'resident' || lease.state === 'parked' || (lease.state === 'loading' && lead.state === 'loading');
+}
+
+function sendMove(core: Core, lease: Lease, order: EvictionOrder): void {
   const parks = order.target === 'host' && canPark(core, lease);
   const rung = order.bytes !== null ? 'partial' : parks ? 'park' : 'unload';
   const id = openCommand(core, { generation: lease.generation, kind: 'move', lease: lease.id });
@@ -116,8 +128,15 @@ export function strike(core: Core, lease: Lease, job: Job, why: string): void {
   }
 }
 
-/** Takes back a drain that nobody waits for any more (D21), or that took too long. */
+/** Takes back a drain that nobody waits for any more (D21), or that took too long: of all leases of a gang. */
 export function cancelDrain(core: Core, lease: Lease, job: Job): void {
+  cancelOne(core, lease, job);
+  for (const other of companions(core, lease)) {
+    if (other !== lease && other.job?.when === 'drained' && other.job.phase !== 'moving' && other.job.phase !== 'cancelling') cancelOne(core, other, other.job);
+  }
+}
+
+function cancelOne(core: Core, lease: Lease, job: Job): void {
   job.phase = 'cancelling';
   count(core, 'drainsCancelled');
   core.timers.set('job', lease.id, inMs(core, core.options.limits.commandAnswerMs));

@@ -6,6 +6,7 @@ import { claimBytesMax } from './bounds.js';
 import { inMs, msSince } from './clock.js';
 import { closeCommand, openCommand } from './command.js';
 import type { CoreEvent } from './events.js';
+import { companions } from './gang.js';
 import { dropJob, endProcess, strikesMax } from './ladder.js';
 import { setCharged, setResident } from './ledger.js';
 import { reindex, setState, setUse, wasLease, watchLoad } from './lease-store.js';
@@ -77,7 +78,10 @@ export function onRecallAnswered(core: Core, event: Extract<CoreEvent, { type: '
   }
   // Its answer was lost: asked again under the same id, it is a new request.
   if (lease.grantRequest !== null) core.processes.get(lease.generation)?.answered.delete(lease.grantRequest);
+  const others = companions(core, lease).filter((other) => other !== lease && other.state === 'granted' && other.recallCommand === null);
   voidGrant(core, lease, 'recalled: the grant had not arrived');
+  // Of a gang that will not be loaded nothing is kept.
+  for (const other of others) recall(core, other);
 }
 
 /** A grant was not confirmed in time: ask; only an answer or an exit closes it. */

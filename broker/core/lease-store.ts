@@ -3,6 +3,7 @@ import { strangersBytes } from './available.js';
 import { inMs } from './clock.js';
 import { forgetCommands } from './command.js';
 import { settleEvictRequests } from './evict-progress.js';
+import { companions, strandRest } from './gang.js';
 import { detachLease, modelOf } from './model.js';
 import { must, mustCard } from './must.js';
 import { dropCharge, newCharge, seatOf, setFlux } from './ledger.js';
@@ -13,8 +14,8 @@ import type { BudgetWaiter, Card, Core, Lease, LeaseState } from './state.js';
 const leaseTimers = ['grant_confirm', 'load', 'job', 'release', 'ttl', 'wish'] as const;
 
 export function openLease(core: Core, card: Card, waiter: BudgetWaiter): Lease {
-  const { generation, model, exclusive, policy, parkable, profiles, request } = waiter;
-  const lease = newLease(core, card, { id: nextLeaseId(core), generation, model, parts: waiter.parts.filter((part) => part.bytes > 0), class: waiter.class, policy, exclusive, parkable, profiles, request });
+  const { generation, model, gang, exclusive, policy, parkable, profiles, request } = waiter;
+  const lease = newLease(core, card, { id: nextLeaseId(core), generation, model, gang, parts: waiter.parts.filter((part) => part.bytes > 0), class: waiter.class, policy, exclusive, parkable, profiles, request });
   enterLease(core, card, lease);
   return lease;
 }
@@ -23,7 +24,7 @@ export function nextLeaseId(core: Core): string {
   return `${core.options.bootId}-l${String(core.nextLease++)}`;
 }
 
-type Named = Pick<Lease, 'id' | 'generation' | 'model' | 'parts' | 'class' | 'policy' | 'exclusive' | 'parkable' | 'profiles'> & {
+type Named = Pick<Lease, 'id' | 'generation' | 'model' | 'gang' | 'parts' | 'class' | 'policy' | 'exclusive' | 'parkable' | 'profiles'> & {
   /** The request that it is granted to; null: none of this broker's. */
   readonly request: number | null;
 };
@@ -31,7 +32,7 @@ type Named = Pick<Lease, 'id' | 'generation' | 'model' | 'parts' | 'class' | 'po
 /** A lease as it begins: granted, nothing charged, nothing there, in no index. Written out, not spread: this runs once a grant. */
 export function newLease(core: Core, card: Card, named: Named): Lease {
   return {
-    id: named.id, generation: named.generation, model: named.model, device: card.device, order: core.nextOrder++,
+    id: named.id, generation: named.generation, model: named.model, device: card.device, gang: named.gang, order: core.nextOrder++,
     charge: newCharge('lease', named.id, card.device, named.generation),
     state: 'granted', residency: 'absent', parts: named.parts, growing: false, exclusive: named.exclusive, hostBytes: 0,
     class: named.class, policy: named.policy,
@@ -39,7 +40,7 @@ export function newLease(core: Core, card: Card, named: Named): Lease {
     parkable: named.parkable, profiles: named.profiles,
     residencySeq: -1, useSeq: -1, inFlight: 0, queued: 0, busyUntilUs: 0, avoidUntilUs: 0,
     grantedUs: core.attendedUs, progressUs: core.attendedUs, loadedUs: core.attendedUs, lastUsedUs: core.attendedUs, lastUsedAtUs: core.nowUs,
-    strikes: 0, failedMoves: 0, partialFailed: false, foreignAtGrantBytes: strangersBytes(card), grantRequest: named.request, idleBytes: 0, unsettled: false, over: false,
+    strikes: 0, failedMoves: 0, partialFailed: false, foreignAtGrantBytes: strangersBytes(card), grantRequest: named.request, idleBytes: 0, unsettled: false, misplacedOn: null, over: false,
     recallCommand: null, commands: [], wishes: null, job: null, release: null,
   };
 }
@@ -123,6 +124,7 @@ export function isIdle(lease: Lease): boolean {
 export function closeLease(core: Core, lease: Lease): void {
   const card = mustCard(core, lease.device);
   settleEvictRequests(core, lease, lease.charge.residentBytes);
+  strandRest(core, lease);
   lease.job = null;
   lease.release = null;
   lease.growing = false;
@@ -162,7 +164,8 @@ export function setUse(core: Core, lease: Lease, inFlight: number, queued: numbe
   const was = lease.inFlight + lease.queued;
   const is = inFlight + queued;
   const model = modelOf(core, lease.model);
-  if (was === 0 && is > 0) countUse(core.pace, model.gaps, model.lastUsedUs === null ? null : core.attendedUs - model.lastUsedUs, core.attendedUs);
+  // A model over several cards is used once, whichever of its leases says so.
+  if (was === 0 && is > 0 && companions(core, lease)[0] === lease) countUse(core.pace, model.gaps, model.lastUsedUs === null ? null : core.attendedUs - model.lastUsedUs, core.attendedUs);
   if (was > 0 || is > 0) {
     model.lastUsedUs = core.attendedUs;
     lease.lastUsedUs = core.attendedUs;

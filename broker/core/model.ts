@@ -1,6 +1,7 @@
 /** What the core remembers of a model: where it is hosted, what its loads cost, how often it is used. */
-import { likelihoodOfUse, noGaps, soonUs } from './use-forecast.js';
+import { companions } from './gang.js';
 import type { Core, Lease, Model, Process } from './state.js';
+import { likelihoodOfUse, noGaps, soonUs } from './use-forecast.js';
 
 /** Above so many remembered models that nobody hosts, old ones are forgotten. */
 const modelsMax = 4_096;
@@ -95,9 +96,14 @@ export function assignmentKey(generation: string, model: string): string {
 /** Expected cost of bringing a lease back: reload (or resume) time times the likelihood of use soon. */
 export function returnCostMs(core: Core, lease: Lease, parks: boolean): number {
   const model = core.models.get(lease.model);
-  const loadMs = model?.loadMs ?? lease.charge.chargedBytes / assumedBytesPerMs;
+  const loadMs = model?.loadMs ?? loadedBytes(core, lease) / assumedBytesPerMs;
   const reloadMs = parks ? (model?.resumeMs ?? loadMs / assumedResumeSpeedup) : loadMs;
   const calls = lease.inFlight + lease.queued;
   if (calls > 0 || model === undefined) return reloadMs * (1 + calls);
   return reloadMs * likelihoodOfUse(core.pace, model.gaps, Math.max(0, core.attendedUs - lease.lastUsedUs), soonUs(core.pace));
+}
+
+/** A model over several cards comes and goes as a whole. */
+function loadedBytes(core: Core, lease: Lease): number {
+  return lease.gang === null ? lease.charge.chargedBytes : companions(core, lease).reduce((sum, { charge }) => sum + charge.chargedBytes, 0);
 }

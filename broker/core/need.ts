@@ -71,6 +71,11 @@ export function addsNothing(core: Core, waiter: BudgetWaiter): boolean {
   return lease !== null && isLive(lease) && lease.state !== 'parked' && lease.job?.phase !== 'moving' && lease.recallCommand === null && sumOf(extendedParts(lease, waiter.parts)) <= sumOf(lease.parts);
 }
 
+/** No bytes of the card are asked for, or only those that its lease has: granted whatever the card's state (B83, B191). */
+export function asksNothing(core: Core, waiter: BudgetWaiter): boolean {
+  return waiter.requestedBytes === 0 || (waiter.needBytes === 0 && addsNothing(core, waiter));
+}
+
 export function floorOf(core: Core, waiter: Waiter): number {
   const card = mustCard(core, waiter.device);
   if (waiter.kind === 'place') return knownFloorBytes(core, card, waiter.engine);

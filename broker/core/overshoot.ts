@@ -1,6 +1,8 @@
 /** More than was leased: charged at once whatever is free (D12); raised where there is room, else unloaded and said why (B25). Never ignored. */
 import { available, ledgerTermBytes } from './available.js';
 import { hasLeft } from './confirm.js';
+import { companions } from './gang.js';
+import { mayBePutAway } from './put-away.js';
 import { floorMeasured, judgeFloorClaim } from './floors.js';
 import { leasedSeenBytes, setAttributed, setCharged, setMeasured } from './ledger.js';
 import { startEviction } from './ladder.js';
@@ -59,8 +61,7 @@ export function reconsiderOver(core: Core, lease: Lease): void {
 /** Unloads once its calls have ended; a load, its own or one that measures free memory, is left to end first (B14). */
 function unloadOver(core: Core, lease: Lease): void {
   if (lease.job !== null || lease.release !== null || isLoading(lease) || lease.state !== 'resident' || lease.avoidUntilUs > core.attendedUs) return;
-  const process = core.processes.get(lease.generation);
-  if (mustCard(core, lease.device).loadToken !== null || process?.state !== 'ready' || !process.sessionOpen) return;
+  if (!mayBePutAway(core, lease) || companions(core, lease).some((member) => isLoading(member))) return;
   startEviction(core, lease, { cause: 'overshoot', when: 'drained', bytes: null, target: 'none', waiterSinceAtUs: null, beneficiary: null, reason: 'over_lease: it holds more than its lease and there is no room to raise it' });
 }
 
@@ -139,11 +140,13 @@ function chargeStray(core: Core, card: Card, seat: Seat, bytes: number): void {
     verdict: 'overshoot', generation: seat.generation, device: card.device,
     text: `${seat.generation} holds ${inWords(bytes)} on ${card.device} that no lease explains${room ? '' : '; the card is full, so what it hosts is unloaded'}`,
   });
-  if (room) return;
-  for (const id of seat.leases) {
-    const lease = mustLease(core, id);
-    setOver(core, lease, true);
-  }
   const process = core.processes.get(seat.generation);
-  if (seat.leases.size === 0 && process?.role === 'worker') terminateWhenIdle(core, process, 'misbehaved', 'it holds bytes that no lease explains, and the card is full');
+  if (process !== undefined) unloadFor(core, card, seat, process);
+}
+
+/** Where what it holds without a lease leaves no room, what it hosts there is unloaded; a worker that hosts nothing there is ended. */
+export function unloadFor(core: Core, card: Card, seat: Seat, process: Process): void {
+  if (hasRoom(core, card)) return;
+  for (const id of seat.leases) setOver(core, mustLease(core, id), true);
+  if (seat.leases.size === 0 && process.role === 'worker') terminateWhenIdle(core, process, 'misbehaved', 'it holds bytes that no lease explains, and the card is full');
 }

@@ -1,16 +1,19 @@
-/** `place`: validated, joined to a host at once where there is one, else queued for the floor of a new worker. */
+/** `place`: validated, joined to a host at once where there is one, else queued for the floor of a new worker on its cards. */
 import { backingOff, backoffRefusal } from './backoff.js';
 import { mayComeBack } from './closed-cards.js';
 import { deny } from './deny.js';
 import { knownFloorBytes } from './available.js';
+import { chooseCards } from './choose-cards.js';
+import { placementKey } from './gang.js';
+import { newGang, queueGang } from './gang-request.js';
 import { isBytes, withHeadroom } from './headroom.js';
 import { capacityBytes, neverText } from './need.js';
-import { chooseCard, hostOf, join, joinHost, workerWithRoom } from './placement.js';
+import { hostOf, join, joinHost, workerWithRoom } from './placement.js';
 import { bytesRefusal, lostDevice, momentsOf, raised, refuse, requester, unknownDevice, type PlaceRequested } from './request.js';
-import type { Card, Core, PlaceWaiter } from './state.js';
+import type { Card, Core, PlaceWaiter, WantedCards } from './state.js';
 import { waiterKey } from './queue.js';
 import { placeInQueue } from './shares.js';
-import { enterWaiter } from './waiter.js';
+import { enterWaiter, noteWaiter } from './waiter.js';
 
 /** "Where should this model run?" */
 export function onPlaceRequested(core: Core, event: PlaceRequested): void {
@@ -27,55 +30,102 @@ export function onPlaceRequested(core: Core, event: PlaceRequested): void {
   }
   const cards = candidates(core, event);
   if (cards === null) return;
-  const host = hostOf(core, event, event.device);
+  const host = hostOf(core, event, wantedOf(event));
   if (host?.state === 'ready') {
-    join(core, waiterOf(core, event, host.devices[0] ?? ''), host);
+    join(core, waiterOf(core, event, host.devices), host);
     return;
   }
-  const card = host === null ? chosen(core, event, cards) : (core.cards.get(host.devices[0] ?? '') ?? null);
-  if (card !== null) queueFor(core, event, card);
+  const devices = host === null ? chosen(core, event, cards) : host.devices;
+  if (devices !== null) queueFor(core, event, devices);
+}
+
+function countOf(event: PlaceRequested): number {
+  return event.cards ?? 1;
+}
+
+function namedOf(event: PlaceRequested): readonly string[] | null {
+  return event.devices ?? (event.device === null ? null : [event.device]);
+}
+
+function wantedOf(event: PlaceRequested): WantedCards {
+  return { count: countOf(event), allowed: namedOf(event) };
 }
 
 /** The cards that may be chosen; null when the request has been refused. */
-function candidates(core: Core, event: PlaceRequested): Card[] | null {
-  if (event.device !== null) {
-    const card = core.cards.get(event.device);
-    if (card === undefined) refuse(core, event, null, unknownDevice(core, event.device));
-    else if (card.lost !== null) refuse(core, event, card, lostDevice(core, card));
-    else return [card];
-    return null;
-  }
-  const known = [...core.cards.values()];
-  const real = known.filter((card) => card.kind !== 'cpu');
-  // Never a fall back to the CPU: it is chosen only where there is nothing else.
-  const living = (real.length > 0 ? real : known).filter((card) => card.lost === null);
-  if (living.length > 0) return living;
-  const first = real[0];
-  refuse(core, event, first ?? null, first === undefined ? unknownDevice(core, 'any') : lostDevice(core, first));
+function candidates(core: Core, event: PlaceRequested): readonly Card[] | null {
+  const allowed = allowedCards(core, event);
+  if (allowed === null) return null;
+  const count = countOf(event);
+  const living = allowed.filter((card) => card.lost === null);
+  if (living.length >= count) return living;
+  const lost = allowed.find((card) => card.lost !== null);
+  if (lost !== undefined) refuse(core, event, lost, lostDevice(core, lost));
+  else if (allowed.length === 0) refuse(core, event, null, unknownDevice(core, 'any'));
+  else refuse(core, event, allowed[0] ?? null, tooFewCards(event, allowed.length));
   return null;
 }
 
-function chosen(core: Core, event: PlaceRequested, cards: readonly Card[]): Card | null {
+/** Those named, else all; never a fall back to the CPU: it is chosen only where there is nothing else. */
+function allowedCards(core: Core, event: PlaceRequested): readonly Card[] | null {
+  const named = namedOf(event);
+  if (named === null) {
+    const known = [...core.cards.values()];
+    const real = known.filter((card) => card.kind !== 'cpu');
+    return real.length > 0 ? real : known;
+  }
+  const unknown = named.find((device) => !core.cards.has(device));
+  if (unknown !== undefined) {
+    refuse(core, event, null, unknownDevice(core, unknown));
+    return null;
+  }
+  return [...new Set(named)].map((device) => core.cards.get(device)).filter((card) => card !== undefined);
+}
+
+function tooFewCards(event: PlaceRequested, count: number): Parameters<typeof refuse>[3] {
+  const reason = count === 1 ? 'there is one card' : `there are ${String(count)} cards`;
+  return { code: 'gang_unsupported', details: { model: event.model, size: String(countOf(event)), reason }, text: `${event.model} is to be spread over ${String(countOf(event))} cards, and ${reason}` };
+}
+
+/** The cards that are best for it, in the order of their UUIDs; null when the request has been refused. */
+function chosen(core: Core, event: PlaceRequested, cards: readonly Card[]): readonly string[] | null {
   const requestedBytes = event.estimateBytes ?? 0;
-  const best = chooseCard(core, { generation: event.generation, model: event.model, engine: event.engine, class: event.class, requestedBytes, device: event.device }, cards);
+  const best = chooseCards(core, { generation: event.generation, model: event.model, engine: event.engine, class: event.class, requestedBytes }, cards, countOf(event));
   if (best === null) {
-    refuseNever(core, event, cards, requestedBytes);
+    refuseNever(core, event, cards, Math.ceil(requestedBytes / countOf(event)));
     return null;
   }
-  const card = mayComeBack(core, event.engine, cards) ?? best;
-  const backoff = backingOff(core, event.model, card.device);
+  const cardsTaken = mayComeBack(core, event.engine, cards, countOf(event)) ?? best;
+  const devices = cardsTaken.map((card) => card.device);
   // Where a worker has room it is not queued at all.
-  const queues = workerWithRoom(core, card, event.engine) === null;
-  const refusal = backoff !== null ? backoffRefusal(core, event.model, backoff) : queues ? placeInQueue(core, card, event.generation) : null;
-  if (refusal === null) return card;
-  refuse(core, event, card, refusal);
-  return null;
+  const queues = workerWithRoom(core, devices, event.engine) === null;
+  for (const card of cardsTaken) {
+    const backoff = backingOff(core, event.model, card.device);
+    const refusal = backoff !== null ? backoffRefusal(core, event.model, backoff) : queues ? placeInQueue(core, card, event.generation) : null;
+    if (refusal === null) continue;
+    refuse(core, event, card, refusal);
+    return null;
+  }
+  return devices;
 }
 
-function queueFor(core: Core, event: PlaceRequested, card: Card): void {
-  const waiter = waiterOf(core, event, card.device);
-  enterWaiter(core, card, waiter);
-  joinHost(core, card, waiter);
+function queueFor(core: Core, event: PlaceRequested, devices: readonly string[]): void {
+  const waiter = waiterOf(core, event, devices);
+  const card = core.cards.get(waiter.device);
+  if (card === undefined) return;
+  if (devices.length === 1) enterWaiter(core, card, waiter);
+  else queueForAll(core, event, waiter);
+  joinHost(core, waiter);
+}
+
+/** It waits on each of its cards, as a gang: for the floor of its worker on all of them. */
+function queueForAll(core: Core, event: PlaceRequested, speaker: PlaceWaiter): void {
+  const gang = newGang(core, { key: placementKey(event.generation, event.request), generation: event.generation, name: null, model: event.model, size: speaker.devices.length });
+  for (const device of speaker.devices) {
+    const member = device === speaker.device ? speaker : { ...speaker, key: `${speaker.key} ${device}`, device, speaks: false };
+    gang.members.set(device, member.key);
+    noteWaiter(core, member);
+  }
+  queueGang(core, gang);
 }
 
 function refuseNever(core: Core, event: PlaceRequested, cards: readonly Card[], requestedBytes: number): void {
@@ -90,13 +140,13 @@ function refuseNever(core: Core, event: PlaceRequested, cards: readonly Card[], 
   });
 }
 
-function waiterOf(core: Core, event: PlaceRequested, device: string): PlaceWaiter {
+function waiterOf(core: Core, event: PlaceRequested, devices: readonly string[]): PlaceWaiter {
   return {
     kind: 'place', ...momentsOf(core, event),
     key: waiterKey(event.generation, event.request),
     generation: event.generation, request: event.request, model: event.model, order: core.nextOrder++,
-    class: event.class, policy: event.policy, device,
-    needBytes: 0, holdBytes: 0, planned: false, skips: 0, triedEpoch: -1, told: null, toldStalled: null, reason: 'queued',
-    engine: event.engine, requestedBytes: event.estimateBytes ?? 0, wantedDevice: event.device, joined: null,
+    class: event.class, policy: event.policy, device: devices[0] ?? '', devices, wanted: wantedOf(event), speaks: true,
+    gang: devices.length > 1 ? placementKey(event.generation, event.request) : null, standing: 'kept', roomBytes: 0, needBytes: 0, holdBytes: 0, planned: false, skips: 0, triedEpoch: -1, told: null, toldStalled: null, reason: 'queued',
+    engine: event.engine, requestedBytes: event.estimateBytes ?? 0, joined: null,
   };
 }

@@ -1,60 +1,70 @@
-/** Where a model should run: a worker that hosts it, one with room for it, or a new one on the card of least eviction cost. */
-import { available, floorNeededBytes, leavingBytes } from './available.js';
-import { backingOff } from './backoff.js';
+/** Where a model runs: in a worker that hosts it, one with room for it, or a new one on the cards that were chosen for it. */
 import { inMs } from './clock.js';
-import { planVictims } from './eviction-plan.js';
 import { chargeFloor } from './floors.js';
 import { considerIdle, isIdleWorker } from './idle.js';
+import { endGang } from './gang.js';
 import { setFlux } from './ledger.js';
 import { promise } from './model.js';
-import { capacityBytes } from './need.js';
+import { mustCard } from './must.js';
 import { newProcess } from './new-process.js';
-import { withHeadroom } from './headroom.js';
 import { deny } from './deny.js';
-import { queueLength, dequeue } from './queue.js';
+import { dequeue } from './queue.js';
 import { count, emit, explain, noteAnswered, publish } from './report.js';
 import { endSurplusWorker, workersRefusal } from './shares.js';
-import type { Card, Core, PlaceWaiter, Process } from './state.js';
+import type { Card, Core, PlaceWaiter, Process, WantedCards } from './state.js';
 import { terminate } from './terminate.js';
 import { endWaiter, setHold } from './waiter.js';
 
-export interface Placing {
-  readonly generation: string;
-  readonly model: string;
-  readonly engine: string;
-  readonly class: PlaceWaiter['class'];
-  readonly requestedBytes: number;
-  readonly device: string | null;
-}
-
 /** Gives a placement to a process that hosts the model, or is promised it, or has room for it; false when there is none. */
-export function joinHost(core: Core, card: Card, waiter: PlaceWaiter): boolean {
-  const process = hostOf(core, waiter, waiter.wantedDevice) ?? workerWithRoom(core, card, waiter.engine);
+export function joinHost(core: Core, waiter: PlaceWaiter): boolean {
+  const process = hostOf(core, waiter, waiter.wanted) ?? workerWithRoom(core, waiter.devices, waiter.engine);
   if (process === null) return false;
-  join(core, waiter, process);
+  const speaker = endSilent(core, waiter);
+  if (speaker !== null) join(core, speaker, process);
   return true;
 }
 
+/** Of a placement that waits on several cards, the one that is answered; the others end. */
+export function endSilent(core: Core, waiter: PlaceWaiter): PlaceWaiter | null {
+  const gang = waiter.gang === null ? undefined : core.gangs.get(waiter.gang);
+  if (gang === undefined) return waiter;
+  let speaker: PlaceWaiter | null = null;
+  endGang(core, gang, null);
+  for (const key of gang.members.values()) {
+    const member = core.waiters.get(key);
+    if (member?.kind !== 'place') continue;
+    if (member.speaks) speaker = member;
+    else endWaiter(core, member);
+  }
+  return speaker;
+}
+
 /** The process that hosts a model (or is promised it), ready ones before starting ones. */
-export function hostOf(core: Core, placing: { readonly model: string; readonly engine: string }, device: string | null): Process | null {
+export function hostOf(core: Core, placing: { readonly model: string; readonly engine: string }, wanted: WantedCards): Process | null {
   let starting: Process | null = null;
   for (const generation of core.models.get(placing.model)?.hosts ?? []) {
     const process = core.processes.get(generation);
-    if (process === undefined || !serves(process, placing.engine) || (device !== null && !process.devices.includes(device))) continue;
+    if (process === undefined || !serves(process, placing.engine) || !suits(core, process, wanted)) continue;
     if (process.state === 'ready') return process;
     starting ??= process;
   }
   return starting;
 }
 
-/** Carries a placement out on its card, where its floor fits: 'done', or what it waits for. */
-export function placeOn(core: Core, card: Card, waiter: PlaceWaiter): string {
+function suits(core: Core, process: Process, { count, allowed }: WantedCards): boolean {
+  if (process.devices.some((device) => core.cards.get(device)?.lost !== null)) return false;
+  return process.devices.length === count && (allowed === null || process.devices.every((device) => allowed.includes(device)));
+}
+
+/** Carries a placement out on its cards, where its floor fits: 'done', or what it waits for. */
+export function placeOn(core: Core, waiter: PlaceWaiter): string {
   const awaits = core.workersAwaited.has(waiter.key);
   const free = core.options.limits.workersMax - core.workers.size;
   const ending = countEnding(core);
   // A place that comes free is for those who wait for one.
   if (free > (awaits ? 0 : Math.max(0, core.workersAwaited.size - ending))) {
-    join(core, waiter, spawn(core, card, waiter));
+    const speaker = endSilent(core, waiter);
+    if (speaker !== null) join(core, speaker, spawn(core, waiter));
     return 'done';
   }
   core.workersAwaited.delete(waiter.key);
@@ -63,6 +73,7 @@ export function placeOn(core: Core, card: Card, waiter: PlaceWaiter): string {
     core.workersAwaited.set(waiter.key, waiter.generation);
     return 'workers_full';
   }
+  const card = mustCard(core, waiter.device);
   deny(core, { generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs, card, ...workersRefusal(core, waiter.generation) });
   endWaiter(core, waiter);
   return 'done';
@@ -84,13 +95,13 @@ function endIdleWorker(core: Core, waiter: PlaceWaiter): boolean {
   return false;
 }
 
-/** A ready or starting worker of that engine on that card that may host one model more. */
-export function workerWithRoom(core: Core, card: Card, engine: string): Process | null {
+/** A ready or starting worker of that engine, on those cards and no others, that may host one model more. */
+export function workerWithRoom(core: Core, devices: readonly string[], engine: string): Process | null {
   const modelsMax = core.options.engines.find((known) => known.name === engine)?.modelsPerWorker ?? 1;
   let starting: Process | null = null;
-  for (const generation of card.seats.keys()) {
+  for (const generation of core.cards.get(devices[0] ?? '')?.seats.keys() ?? []) {
     const process = core.processes.get(generation);
-    if (process === undefined || !serves(process, engine) || process.models.size >= modelsMax) continue;
+    if (process === undefined || !serves(process, engine) || process.models.size >= modelsMax || !suits(core, process, { count: devices.length, allowed: devices })) continue;
     if (process.state === 'ready') return process;
     starting ??= process;
   }
@@ -146,57 +157,27 @@ export function tellPlaced(core: Core, waiter: PlaceWaiter, process: Process): v
   endWaiter(core, waiter);
 }
 
-function spawn(core: Core, card: Card, waiter: PlaceWaiter): Process {
+function spawn(core: Core, waiter: PlaceWaiter): Process {
+  const { devices } = waiter;
   const generation = `${core.options.bootId}-w${String(core.nextWorker++)}`;
-  const process = newProcess(core, { generation, role: 'worker', name: waiter.engine, engine: waiter.engine, devices: [card.device], state: 'spawning' });
+  const process = newProcess(core, { generation, role: 'worker', name: waiter.engine, engine: waiter.engine, devices, state: 'spawning' });
   process.startedFor = waiter.generation;
   core.processes.set(generation, process);
   core.workers.add(generation);
-  const seat = chargeFloor(core, card, generation, waiter.engine);
-  setFlux(core, seat.floor, 'loading');
-  card.spawning++;
+  for (const device of devices) startOn(core, mustCard(core, device), generation, waiter.engine);
   core.timers.set('spawn', generation, inMs(core, core.options.limits.spawnTimeoutMs));
   count(core, 'spawns');
-  emit(core, { type: 'spawn', generation, engine: waiter.engine, devices: [card.device] });
-  publish(core, 'spawned', { generation, engine: waiter.engine, device: card.device, model: waiter.model });
+  emit(core, { type: 'spawn', generation, engine: waiter.engine, devices });
+  publish(core, 'spawned', { generation, engine: waiter.engine, device: devices[0] ?? '', devices: devices.join(', '), model: waiter.model });
   return process;
+}
+
+function startOn(core: Core, card: Card, generation: string, engine: string): void {
+  const seat = chargeFloor(core, card, generation, engine);
+  setFlux(core, seat.floor, 'loading');
+  card.spawning++;
 }
 
 function serves(process: Process, engine: string): boolean {
   return process.role === 'worker' && process.engine === engine && (process.state === 'ready' || process.state === 'spawning') && process.endWhenIdle === null;
-}
-
-interface Choice {
-  readonly card: Card;
-  readonly costMs: number;
-  readonly floorBytes: number;
-  readonly spareBytes: number;
-}
-
-/** The card of least eviction cost; null when the model could never fit on any. */
-export function chooseCard(core: Core, placing: Placing, cards: readonly Card[]): Card | null {
-  let best: Choice | null = null;
-  for (const card of cards) {
-    const choice = judgeCard(core, placing, card);
-    if (choice === null) continue;
-    if (best === null || choice.costMs < best.costMs || (choice.costMs === best.costMs && choice.spareBytes > best.spareBytes)) best = choice;
-  }
-  return best?.card ?? null;
-}
-
-/** Cost of a placement there: 0 when it fits, the victims' cost when it must evict, without bound when it must wait. */
-function judgeCard(core: Core, placing: Placing, card: Card): Choice | null {
-  const roomy = workerWithRoom(core, card, placing.engine);
-  const floorBytes = roomy !== null ? 0 : floorNeededBytes(core, card, '', placing.engine);
-  const needBytes = floorBytes + (card.kind === 'cpu' ? 0 : withHeadroom(placing.requestedBytes));
-  if (needBytes > capacityBytes(card)) return null;
-  const free = available(core, card).freeBytes ?? 0;
-  const queuedBytes = queueLength(card) > 0 ? card.holdBytes : 0;
-  const spareBytes = free - queuedBytes + leavingBytes(core, card).firmBytes - needBytes;
-  const backsOff = backingOff(core, placing.model, card.device) !== null;
-  if (backsOff || card.closedBy.size > 0) return { card, floorBytes, spareBytes, costMs: Number.MAX_VALUE };
-  if (spareBytes >= 0) return { card, floorBytes, spareBytes, costMs: 0 };
-  const seeker = { generation: placing.generation, model: placing.model, class: placing.class, placing: true };
-  const plan = planVictims(core, card, seeker, -spareBytes, false);
-  return { card, floorBytes, spareBytes, costMs: plan?.costMs ?? Number.MAX_SAFE_INTEGER };
 }

@@ -11,6 +11,11 @@ export function wantSample(core: Core, card: Card, notBeforeAtUs: number): void 
   if (card.sampleAskedAtUs === null && card.missing === null) ask(core, card);
 }
 
+/** Bytes released after the sample was taken are worth a newer one (D14). */
+export function sampleNeededAtUs(card: Card): number {
+  return card.releasing.size > 0 || card.returning.size > 0 ? card.lastMotionAtUs : (card.sample?.takenAtUs ?? 0);
+}
+
 /** A reading came (or failed): asks again only for a younger one that is wanted. */
 export function sampleAnswered(core: Core, card: Card, takenAtUs: number | null): void {
   if (takenAtUs === null) {

@@ -6,7 +6,8 @@ import { leaveUnreturned, openCards } from './closed-cards.js';
 import { dropReturning, returningKey } from './confirm.js';
 import { deny } from './deny.js';
 import type { CoreEvent } from './events.js';
-import { dropFloorClaims, floorReported } from './floors.js';
+import { dropFloorClaims } from './floors.js';
+import { forgetGangs } from './gang.js';
 import { considerIdle } from './idle.js';
 import { quarantine } from './ladder.js';
 import { dropCharge, newCharge, seatOf, setAttributed, setCharged, setFlux, setMeasured, setResident } from './ledger.js';
@@ -19,6 +20,7 @@ import { detach, onReadyAgain, returnOverdue } from './reattach.js';
 import { count, explain, inWords, publish } from './report.js';
 import type { Card, Core, Process, Returning, Seat, Waiter } from './state.js';
 import { leaveSpawning, terminate } from './terminate.js';
+import { reportFloor, reportFloors } from './unfound-cards.js';
 import { endWaiter } from './waiter.js';
 import { dropWish } from './wish.js';
 
@@ -122,13 +124,6 @@ export function onProcessReady(core: Core, event: Of<'process_ready'>): void {
   considerIdle(core, process);
 }
 
-function reportFloors(core: Core, process: Process, floors: Of<'process_ready'>['floors']): void {
-  for (const { device, bytes } of floors) {
-    const card = core.cards.get(device);
-    if (card !== undefined) floorReported(core, card, process.generation, process.engine, bytes);
-  }
-}
-
 /** It runs: what was charged for it is taken to be there until it is measured. */
 function settleFloor(core: Core, card: Card, process: Process): void {
   const seat = seatOf(core, card, process.generation);
@@ -139,9 +134,8 @@ function settleFloor(core: Core, card: Card, process: Process): void {
 
 export function onFloorMeasured(core: Core, event: Of<'floor_measured'>): void {
   const process = core.processes.get(event.generation);
-  const card = core.cards.get(event.device);
-  if (process === undefined || card === undefined) count(core, 'strayEvents');
-  else floorReported(core, card, process.generation, process.engine, event.bytes);
+  if (process === undefined) count(core, 'strayEvents');
+  else reportFloor(core, process, event.device, event.bytes);
 }
 
 export function onHeartbeat(core: Core, event: Of<'heartbeat'>): void {
@@ -308,6 +302,7 @@ function leaveSeat(core: Core, card: Card, seat: Seat, ran: boolean): void {
 
 /** Its open requests are void (D3): nobody is there to hear an answer. */
 function dropRequests(core: Core, process: Process): void {
+  forgetGangs(core, process.generation);
   for (const key of [...process.requests]) {
     if (dropWish(core, key)) continue;
     const waiter = core.waiters.get(key);
@@ -316,7 +311,7 @@ function dropRequests(core: Core, process: Process): void {
 }
 
 /** Placements that waited for a process which will not be ready: it failed where it would have run, not where they queued. */
-function failJoined(core: Core, process: Process, reason: string): void {
+export function failJoined(core: Core, process: Process, reason: string): void {
   if (process.joined.size === 0) return;
   const models = new Set<string>();
   for (const key of [...process.joined]) {

@@ -7,7 +7,6 @@
 import { inMs } from './clock.js';
 import { closeCard, explainBytes, leaveUnreturned, openCards } from './closed-cards.js';
 import type { CoreEvent } from './events.js';
-import { floorReported } from './floors.js';
 import { considerIdle } from './idle.js';
 import { askModels } from './lease-events.js';
 import { dropJob } from './ladder.js';
@@ -19,6 +18,7 @@ import { setOver } from './overshoot.js';
 import { count, explain, publish } from './report.js';
 import type { Core, Process } from './state.js';
 import { terminate } from './terminate.js';
+import { awaitCards, reportFloors } from './unfound-cards.js';
 
 type Of<T extends CoreEvent['type']> = Extract<CoreEvent, { type: T }>;
 
@@ -29,15 +29,18 @@ export function onProcessRecorded(core: Core, event: Of<'process_recorded'>): vo
     count(core, 'strayEvents');
     return;
   }
-  const devices = event.devices.filter((device) => core.cards.has(device));
+  const { devices } = event;
   const process = newProcess(core, { generation, role, name, engine, devices, state: 'recorded' });
   process.returning = true;
   core.processes.set(generation, process);
   if (role === 'worker') core.workers.add(generation);
   for (const device of devices) {
     const card = core.cards.get(device);
-    if (card !== undefined) closeCard(core, card, process, event.floors.find((floor) => floor.device === device)?.bytes ?? 0);
+    const floorBytes = event.floors.find((floor) => floor.device === device)?.bytes ?? 0;
+    if (card !== undefined) closeCard(core, card, process, floorBytes);
+    else process.floorsUnfound.set(device, floorBytes);
   }
+  awaitCards(core, process);
   core.timers.set('detached', generation, inMs(core, core.options.limits.reattachGraceMs));
   count(core, 'recorded');
   publish(core, 'process_recorded', { generation, role, engine });
@@ -79,10 +82,7 @@ export function onProcessResumed(core: Core, event: Of<'process_resumed'>): void
 /** A worker that came back has said what it is: now, what it holds. */
 export function onReadyAgain(core: Core, process: Process, event: Of<'process_ready'>): void {
   process.capabilities = event.capabilities;
-  for (const { device, bytes } of event.floors) {
-    const card = core.cards.get(device);
-    if (card !== undefined) floorReported(core, card, process.generation, process.engine, bytes);
-  }
+  reportFloors(core, process, event.floors);
   core.timers.set('detached', process.generation, inMs(core, core.options.limits.moveTimeoutMs));
   askModels(core, process.generation);
 }

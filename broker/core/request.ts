@@ -1,21 +1,23 @@
 /** Requests as they arrive: checked though the wire has checked them, answered at once where that is possible, else queued. */
-import type { LeasePart } from '../../protocol/index.js';
+import type { LeasePart, RequestClass } from '../../protocol/index.js';
 import { admitAtOnce } from './admission.js';
 import { backingOff, backoffRefusal } from './backoff.js';
 import { inMs } from './clock.js';
 import { deny, type Refusal } from './deny.js';
 import type { CoreEvent } from './events.js';
+import { gangKey, membersOf } from './gang.js';
+import { enterGang, firstMember, gangFault, gatheringGang, loneMemberFault, spoilGang } from './gang-request.js';
 import { grantBudget } from './grant.js';
 import { isBytes, leasableBytesMax, withHeadroom } from './headroom.js';
 import { wasUseful } from './idle.js';
-import { addsNothing, capacityBytes, extendedLease, floorOf, needOf, neverText, shownNeed, sumOf, wholeNeedBytes } from './need.js';
+import { asksNothing, capacityBytes, extendedLease, floorOf, needOf, neverText, shownNeed, sumOf, wholeNeedBytes } from './need.js';
 import { mustLease } from './must.js';
 import { enqueue, dequeue, waiterKey } from './queue.js';
 import { voidGrant } from './release.js';
 import { count, emit, explain } from './report.js';
 import { placeInQueue } from './shares.js';
 import type { BudgetWaiter, Card, Core, PlaceWaiter, Process, Waiter } from './state.js';
-import { endWaiter, enterWaiter } from './waiter.js';
+import { endWaiter, enterWaiter, extendDeadline } from './waiter.js';
 
 export type BudgetRequested = Extract<CoreEvent, { type: 'budget_requested' }>;
 type PlaceRequested = Extract<CoreEvent, { type: 'place_requested' }>;
@@ -35,12 +37,17 @@ export function onBudgetRequested(core: Core, event: BudgetRequested): void {
     refuse(core, event, card, refusal ?? unknownDevice(core, event.device), waiter);
     return;
   }
-  // No bytes of the card are asked for, or only those that its lease has: granted whatever the card's state (B83, B191).
-  if (waiter.requestedBytes === 0 || (waiter.needBytes === 0 && addsNothing(core, waiter))) {
+  if (event.gang !== null) {
+    const fault = gangFault(core, card, waiter, event.gang) ?? (asksNothing(core, waiter) ? null : refuseQueueing(core, card, waiter));
+    if (fault === null) enterGang(core, waiter, event.gang);
+    else refuse(core, event, card, fault, waiter);
+    return;
+  }
+  if (asksNothing(core, waiter)) {
     grantBudget(core, card, waiter, false);
     return;
   }
-  const late = refuseQueueing(core, card, waiter);
+  const late = loneMemberFault(core, waiter) ?? refuseQueueing(core, card, waiter);
   if (late === null && admitAtOnce(core, card, waiter)) return;
   if (late === null) enterWaiter(core, card, waiter);
   else refuse(core, event, card, late, waiter);
@@ -64,7 +71,6 @@ function refuseBudget(core: Core, event: BudgetRequested, process: Process, card
     return { code: 'shutting_down', details: { what: event.generation }, text: `${event.generation} is being ended` };
   }
   if (card === null) return unknownDevice(core, event.device);
-  if (event.gang !== null) return { code: 'gang_unsupported', details: { gang: event.gang.gang, size: String(event.gang.size) }, text: `${event.model} asks for ${String(event.gang.size)} cards at once` };
   const wrong = wrongBytes(event.parts, event.peakBytes);
   if (wrong !== null) return wrong;
   if (card.lost !== null) return lostDevice(core, card);
@@ -103,7 +109,7 @@ function refuseQueueing(core: Core, card: Card, waiter: BudgetWaiter): Refusal |
   }
   for (const key of core.processes.get(waiter.generation)?.requests ?? []) {
     const other = core.waiters.get(key);
-    if (other !== undefined && other.kind === 'budget' && other.model === waiter.model) {
+    if (other !== undefined && other.kind === 'budget' && other.model === waiter.model && (waiter.gang === null || other.gang !== waiter.gang)) {
       return { code: 'model_loading_elsewhere', details: { model: waiter.model, device: other.device }, text: `${waiter.model} already has a request open on ${other.device}` };
     }
   }
@@ -162,21 +168,22 @@ export function raised(core: Core, event: Asking): boolean {
     if (crossed) count(core, 'requestsCrossed');
     return crossed;
   }
+  const gang = waiter.gang === null ? undefined : core.gangs.get(waiter.gang);
+  // Those of a gang stand in one order on all of its cards.
+  for (const each of gang === undefined ? [waiter] : membersOf(core, gang)) raise(core, each, event.class, inMs(core, event.deadlineMs));
+  return true;
+}
+
+function raise(core: Core, waiter: Waiter, requestClass: RequestClass, deadlineUs: number): void {
   const card = core.cards.get(waiter.device);
   const { classPolicies } = core.options;
-  if (card !== undefined && classPolicies[event.class].rank > classPolicies[waiter.class].rank) {
+  if (card !== undefined && classPolicies[requestClass].rank > classPolicies[waiter.class].rank) {
     const queued = dequeue(card, waiter);
-    waiter.class = event.class;
+    waiter.class = requestClass;
     if (queued) enqueue(core, card, waiter);
     core.dirty.add(card.device);
   }
-  const deadlineUs = inMs(core, event.deadlineMs);
-  if (deadlineUs > waiter.deadlineUs) {
-    waiter.deadlineUs = deadlineUs;
-    waiter.deadlineMs = Math.floor((deadlineUs - waiter.arrivedUs) / 1_000);
-    core.timers.set('deadline', waiter.key, deadlineUs);
-  }
-  return true;
+  extendDeadline(core, waiter, deadlineUs);
 }
 
 /** Says no to a request that does not wait. */
@@ -186,6 +193,7 @@ export function refuse(core: Core, event: Asking, card: Card | null, refusal: Re
     ...(waiter === null ? {} : shownNeed(core, waiter)),
     ...refusal,
   });
+  if (event.type === 'budget_requested' && event.gang !== null) spoilGang(core, event.generation, event.gang, refusal);
 }
 
 /** A request is taken back by its asker. */
@@ -210,13 +218,15 @@ export function momentsOf(core: Core, event: Asking): Pick<Waiter, 'arrivedUs' |
 // Written out, not spread: this runs once a grant.
 function budgetWaiter(core: Core, card: Card, event: BudgetRequested): BudgetWaiter {
   const requestedBytes = Math.max(sumOf(event.parts), event.peakBytes);
-  const { arrivedUs, arrivedAtUs, deadlineUs, deadlineMs } = momentsOf(core, event);
+  const gang = gatheringGang(core, event.generation, event.gang);
+  const first = gang === null ? null : firstMember(core, gang);
+  const { deadlineUs, deadlineMs, arrivedUs, arrivedAtUs } = momentsOf(core, event);
   return {
     kind: 'budget',
     key: waiterKey(event.generation, event.request),
-    generation: event.generation, request: event.request, model: event.model, order: core.nextOrder++,
-    class: event.class, arrivedUs, arrivedAtUs, deadlineUs, deadlineMs, policy: event.policy, device: card.device,
-    needBytes: 0, holdBytes: 0, planned: false, skips: 0, triedEpoch: -1, told: null, toldStalled: null, reason: 'queued',
+    generation: event.generation, request: event.request, model: event.model, order: first?.order ?? core.nextOrder++,
+    class: first?.class ?? event.class, arrivedUs: first?.arrivedUs ?? arrivedUs, arrivedAtUs: first?.arrivedAtUs ?? arrivedAtUs, deadlineUs, deadlineMs, policy: event.policy, device: card.device,
+    gang: event.gang === null ? null : gangKey(event.generation, event.gang.gang), standing: 'kept', roomBytes: 0, needBytes: 0, holdBytes: 0, planned: false, skips: 0, triedEpoch: -1, told: null, toldStalled: null, reason: 'queued',
     lease: event.lease, parts: event.parts, requestedBytes, peakBytes: event.peakBytes,
     parkable: event.parkable, profiles: event.profilesFreeMemory, exclusive: isException(card, event, requestedBytes),
   };

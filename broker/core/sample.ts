@@ -5,8 +5,8 @@ import type { CoreEvent, ProcessReading } from './events.js';
 import { judge, leasedSeenBytes, seatOf, setReading } from './ledger.js';
 import { closeLease } from './lease-store.js';
 import { noteMoved } from './load-progress.js';
+import { judgeProcess } from './misplaced.js';
 import { mustLease } from './must.js';
-import { judgeSeat } from './overshoot.js';
 import { sampleAnswered } from './probe.js';
 import { count, explain, publish } from './report.js';
 import type { Card, Core } from './state.js';
@@ -41,7 +41,7 @@ export function onSampled(core: Core, event: Sampled): void {
     const returnedAtUs = process?.returnedAtUs ?? 0;
     if (isUnannounced(card, process)) judgeUnannounced(core, card, seat, process);
     // What was read before it had said what it holds is nobody's fault.
-    else if (returnedAtUs <= takenAtUs) judgeSeat(core, card, seat, givenBack.get(seat.generation) ?? 0);
+    else if (returnedAtUs <= takenAtUs) judgeProcess(core, card, seat, givenBack.get(seat.generation) ?? 0);
   }
   confirmQuarantined(core, card);
   judgeForeign(core, card, takenAtUs, event.usedBytes);

@@ -40,7 +40,7 @@ function newestQueued(core: Core, card: Card, generation: string): Waiter | null
   let newest: Waiter | null = null;
   for (const key of core.processes.get(generation)?.requests ?? []) {
     const waiter = core.waiters.get(key);
-    const isQueued = waiter?.device === card.device && !(waiter.kind === 'place' && waiter.joined !== null);
+    const isQueued = waiter?.device === card.device && card.queue[waiter.class].includes(key);
     if (isQueued && waiter.order > (newest?.order ?? -1)) newest = waiter;
   }
   return newest;

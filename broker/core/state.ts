@@ -4,7 +4,7 @@
  * Nothing outside this folder may read or change it. All times are attended
  * microseconds (see clock.ts) unless they say `AtUs`, which is the real clock.
  */
-import type { AdmissionNumbers, LeasePart, ModelPolicy, RequestClass, ResidencyState, TruthSource } from '../../protocol/index.js';
+import type { AdmissionNumbers, ErrorCode, LeasePart, ModelPolicy, RequestClass, ResidencyState, TruthSource } from '../../protocol/index.js';
 import type { Effect, TerminateCause } from './effects.js';
 import type { CardKind, Confirmation, EngineCapabilities, MissingReading } from './events.js';
 import type { ExplainRecord } from './explain.js';
@@ -156,6 +156,8 @@ export interface Card {
   readonly queue: Record<RequestClass, string[]>;
   /** How many of them are whose. */
   readonly queuedBy: Map<string, number>;
+  /** The gang that may form here, by its key: one a card; null: none wants to. */
+  forming: string | null;
   /** Grows whenever a victim may have become possible; a plan that failed is not tried again before. */
   planEpoch: number;
   maxOverReserveBytes: number;
@@ -180,7 +182,7 @@ export interface Release {
   measuredAtUs: number | null;
 }
 
-export type JobCause = 'plan' | 'ttl' | 'request' | 'overshoot' | 'residue' | 'stray';
+export type JobCause = 'plan' | 'ttl' | 'request' | 'overshoot' | 'residue' | 'gang';
 
 /** An eviction command under way for one lease. */
 export interface Job {
@@ -204,6 +206,8 @@ export interface Lease {
   readonly generation: string;
   readonly model: string;
   readonly device: string;
+  /** One of several leases of one model, a card each, that come and go together: their common name; null: it is alone. */
+  readonly gang: string | null;
   readonly order: number;
   readonly charge: Charge;
   state: LeaseState;
@@ -243,6 +247,8 @@ export interface Lease {
   grantRequest: number | null;
   idleBytes: number;
   unsettled: boolean;
+  /** The card on which its process has bytes instead, as the drivers' figures show; null: it is where it is leased. */
+  misplacedOn: string | null;
   /** It holds more than its lease and there was no room to raise it: to be unloaded. */
   over: boolean;
   recallCommand: number | null;
@@ -279,6 +285,10 @@ export interface Process {
   readonly answered: Set<number>;
   /** The peer whose placement it was started for; null: it was not started by us, or is in use by now. */
   startedFor: string | null;
+  /** Why its gangs that were not formed were not, by their names: for members that come late. The latest few. */
+  readonly gangsOver: Map<string, GangRefusal>;
+  /** What it takes, as it or its record says, on cards of it that this broker has not found. */
+  readonly floorsUnfound: Map<string, number>;
   /** Placements that wait for it to be ready. */
   readonly joined: Set<string>;
   /** Commands to it about no lease that may still be answered. */
@@ -302,6 +312,12 @@ interface Asked {
   readonly policy: ModelPolicy;
   /** The card it waits for. */
   readonly device: string;
+  /** The gang it is of, by its key; null: it is alone. */
+  readonly gang: string | null;
+  /** How it stands at the last look, for its gang: it could be granted, it is first and short, or something else keeps it. */
+  standing: 'ready' | 'short' | 'kept';
+  /** What was left to it then by those before it. */
+  roomBytes: number;
   needBytes: number;
   holdBytes: number;
   /** Victims were chosen for it: from then on what comes free up to its need is its hold. */
@@ -328,17 +344,52 @@ export interface BudgetWaiter extends Asked {
   readonly exclusive: boolean;
 }
 
+/** The cards of the workers that would do: so many of them, and none but those allowed (null: any). */
+export interface WantedCards {
+  readonly count: number;
+  readonly allowed: readonly string[] | null;
+}
+
 export interface PlaceWaiter extends Asked {
   readonly kind: 'place';
   readonly engine: string;
   readonly requestedBytes: number;
-  /** The card that it asked for; null: whichever. */
-  readonly wantedDevice: string | null;
+  /** The cards of the worker that it wants, in the order of their UUIDs; `device` is one of them. */
+  readonly devices: readonly string[];
+  /** The workers that would do: those that it asked for, whatever was chosen. */
+  readonly wanted: WantedCards;
+  /** One request for several cards waits on each; one of those is answered for all. */
+  readonly speaks: boolean;
   /** The process it waits for; null while it waits for the floor. */
   joined: string | null;
 }
 
 export type Waiter = BudgetWaiter | PlaceWaiter;
+
+/** Why a gang is refused, told to each of its members. */
+export interface GangRefusal {
+  readonly code: ErrorCode;
+  readonly details: Readonly<Record<string, string>>;
+  readonly text: string;
+}
+
+/** Requests, one a card, that are granted together or not at all. It is there until they are answered. */
+export interface Gang {
+  readonly key: string;
+  readonly generation: string;
+  /** What its requester calls it; null: it is a placement's. */
+  readonly name: string | null;
+  readonly model: string;
+  readonly size: number;
+  /** Its requests by card; it is complete when there are `size` of them, and waits for nothing before. */
+  readonly members: Map<string, string>;
+  /** It has all of its cards: its requests are decided on like any others, but together. */
+  forming: boolean;
+  /** The first card, in the order of UUIDs, where no sufficient victims were found: its others wait for that and keep nobody up. */
+  stalledOn: string | null;
+  /** Why one of its members was refused: the others are, for the same reason. */
+  refusal: GangRefusal | null;
+}
 
 /** A client's wish that a model leaves the cards. */
 export interface EvictRequest {
@@ -402,6 +453,9 @@ export interface Core {
   readonly over: Set<string>;
   readonly waiters: Map<string, Waiter>;
   readonly evictRequests: Map<string, EvictRequest>;
+  readonly gangs: Map<string, Gang>;
+  /** Leases whose gang has lost a member, and since when: to be unloaded as soon as that is possible. */
+  readonly stranded: Map<string, number>;
   readonly models: Map<string, Model>;
   readonly pace: Pace;
   readonly backoffs: Map<string, Backoff>;

@@ -7,6 +7,8 @@ import { believable } from './claims.js';
 import { advance } from './clock.js';
 import type { Effect } from './effects.js';
 import type { CoreEvent } from './events.js';
+import { assignCards } from './gang.js';
+import { settleGangs } from './gang-settle.js';
 import { checkTouched } from './invariants.js';
 import { onLeaseReleased, onLoadBegun, onRecallAnswered, onResidencyReported, onUseReported } from './lease-events.js';
 import { must, mustCard } from './must.js';
@@ -49,9 +51,12 @@ export function step(core: Core, event: CoreEvent): Effect[] {
 
 /** Decides on the cards that changed until nothing comes of it any more: a decision changes the card it is made on. */
 function settleChanged(core: Core): void {
+  // Gangs are decided on one after the other.
+  const passes = passesMax + 4 * core.gangs.size;
   for (let pass = 0; core.dirty.size > 0; pass++) {
-    must(pass < passesMax, 'a step comes to rest');
+    must(pass < passes, 'a step comes to rest');
     if (core.relieved.size > 0) makeGood(core);
+    if (core.gangs.size > 0) assignCards(core);
     for (const device of [...core.dirty]) {
       core.dirty.delete(device);
       core.changed.add(device);
@@ -60,6 +65,7 @@ function settleChanged(core: Core): void {
       settle(core, card);
       if (core.effects.length === before) core.dirty.delete(device);
     }
+    if (core.gangs.size > 0) settleGangs(core);
     if (core.evictRequests.size > 0) pursueWishes(core);
   }
 }

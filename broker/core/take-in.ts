@@ -1,11 +1,13 @@
 /** Leases that an earlier broker granted go on under their ids, with their charges: what their owner says as what it was granted is a claim, bounded by the card like any. */
 import type { LeaseTerms, ModelState } from '../../protocol/index.js';
 import { chargeFloor } from './floors.js';
+import { gangKey } from './gang.js';
 import { isBytes, withHeadroom } from './headroom.js';
 import { claimBytesMax } from './bounds.js';
 import { setCharged, setResident } from './ledger.js';
 import { enterLease, newLease, setState, wasLease } from './lease-store.js';
 import { attachLease } from './model.js';
+import { mustLease } from './must.js';
 import { chargeFor, sumOf } from './need.js';
 import { beginRelease } from './release.js';
 import { count } from './report.js';
@@ -43,13 +45,28 @@ function believableTerms(card: Card, { terms, residentBytes }: ModelState): Leas
     chargedBytes: chargeFor(residentBytes, false),
     parts: [{ name: 'announced', kind: 'other', bytes: residentBytes, upFront: true }],
     class: terms?.class ?? 'normal', policy: terms?.policy ?? { ttlMs: null, pinned: false, exclusive: false },
+    ...(terms?.gang === undefined ? {} : { gang: terms.gang }),
   };
+}
+
+function gangOf(process: Process, { gang }: LeaseTerms): string | null {
+  return gang === undefined ? null : gangKey(process.generation, gang.gang);
+}
+
+/** What came back of a gang without the rest of it is of no use: asked back. */
+export function strandBroken(core: Core, process: Process, models: readonly ModelState[]): void {
+  for (const { model, terms } of models) {
+    if (terms?.gang === undefined) continue;
+    const key = gangOf(process, terms);
+    const back = [...process.leases].map((id) => mustLease(core, id)).filter((lease) => lease.model === model && lease.gang === key);
+    if (back.length < terms.gang.size) for (const { id } of back) core.stranded.set(id, core.stranded.get(id) ?? core.attendedUs);
+  }
 }
 
 function leaseUnder(core: Core, card: Card, process: Process, state: ModelState, id: string, terms: LeaseTerms): Lease {
   return {
     ...newLease(core, card, {
-      id, generation: process.generation, model: state.model, parts: terms.parts.filter((part) => part.bytes > 0), class: terms.class, policy: terms.policy,
+      id, generation: process.generation, model: state.model, gang: gangOf(process, terms), parts: terms.parts.filter((part) => part.bytes > 0), class: terms.class, policy: terms.policy,
       exclusive: terms.policy.exclusive && terms.chargedBytes < withHeadroom(sumOf(terms.parts)),
       parkable: state.parkable, profiles: process.capabilities?.profilesFreeMemory ?? false, request: null,
     }),

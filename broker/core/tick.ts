@@ -2,6 +2,7 @@
 import { jobOverdue } from './answers.js';
 import { isLedgerOnly, numbersOf } from './available.js';
 import { inMs } from './clock.js';
+import { endWorkersOn } from './card.js';
 import { deny, shortageText } from './deny.js';
 import { considerIdle, isIdleWorker } from './idle.js';
 import { loadOverdue, recall } from './lease-events.js';
@@ -14,6 +15,7 @@ import { retrySample, wantSample } from './probe.js';
 import { queueLength } from './queue.js';
 import { releaseOverdue, returningOverdue } from './residue.js';
 import type { Core, Waiter } from './state.js';
+import { pursueStranded } from './stranded.js';
 import { terminate } from './terminate.js';
 import type { Timer } from './timers.js';
 import { ttlDue } from './ttl.js';
@@ -27,6 +29,7 @@ export function onTicked(core: Core): void {
     if (timer === null) break;
     fire(core, timer);
   }
+  if (core.stranded.size > 0) pursueStranded(core);
   for (const id of [...core.over]) withOne(core.leases.get(id), (lease) => reconsiderOver(core, lease));
   for (const card of core.cards.values()) {
     const unconfirmed = card.releasing.size > 0 || card.returning.size > 0;
@@ -71,6 +74,9 @@ function fire(core: Core, timer: Timer): void {
       return;
     case 'returning':
       returningDue(core, key);
+      return;
+    case 'card_lost':
+      endWorkersOn(core, key);
       return;
     case 'assignment':
       assignmentOver(core, key);

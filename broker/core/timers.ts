@@ -18,6 +18,7 @@ export type TimerKind =
   | 'spawn'
   | 'idle'
   | 'detached'
+  | 'card_lost'
   | 'assignment';
 
 export interface Timer {

@@ -1,9 +1,9 @@
 /** Idle time-to-live: counted from the end of the last use; then parked or unloaded. */
 import { inMs } from './clock.js';
 import { isBusy } from './eviction-plan.js';
+import { isGangIdle, mayBePutAway } from './put-away.js';
 import { startEviction } from './ladder.js';
 import { isIdle } from './lease-store.js';
-import { mustCard } from './must.js';
 import type { Core, Lease } from './state.js';
 
 /** The time is up: put away, unless a load that measures free memory runs there (B14); then after it. */
@@ -14,9 +14,7 @@ export function ttlDue(core: Core, lease: Lease): void {
     core.timers.set('ttl', lease.id, dueUs);
     return;
   }
-  const card = mustCard(core, lease.device);
-  const process = core.processes.get(lease.generation);
-  if (card.loadToken !== null || isBusy(core, lease) || process?.state !== 'ready' || !process.sessionOpen) {
+  if (isBusy(core, lease) || !isGangIdle(core, lease) || !mayBePutAway(core, lease)) {
     core.timers.set('ttl', lease.id, inMs(core, core.options.limits.tickIntervalMs));
     return;
   }

@@ -29,16 +29,17 @@ function cardView(core: Core, card: Card, nowUs: number): CardView {
     truth: isLedgerOnly(core, card) ? 'ledger' : (card.sample?.truth ?? null),
     missing: card.missing === null ? null : { reading: card.missing.reading, sinceMs: Math.floor((nowUs - card.missing.sinceAtUs) / 1_000) },
     availableBytes: freeBytes === null ? null : freeBytes - card.holdBytes,
-    loadToken: card.loadToken,
+    loadToken: card.loadToken, forming: card.forming,
+    lost: card.lost === null ? null : { sinceMs: Math.floor((nowUs - card.lost.sinceAtUs) / 1_000), reason: card.lost.reason },
     closed: card.closedBy.size === 0 ? null : { sinceMs: msSince(core, card.closedSinceUs), waitsFor: [...card.closedBy] },
   };
 }
 
 function leaseView(core: Core, lease: Lease): LeaseView {
   return {
-    lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, state: lease.state,
+    lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, gang: lease.gang, state: lease.state,
     chargedBytes: lease.charge.chargedBytes, residentBytes: lease.charge.residentBytes, hostBytes: lease.hostBytes,
-    parts: lease.parts, inFlight: lease.inFlight, pinned: lease.pinned,
+    parts: lease.parts, inFlight: lease.inFlight, pinned: lease.pinned, misplacedOn: lease.misplacedOn,
     idleMs: lease.inFlight + lease.queued > 0 ? 0 : msSince(core, lease.lastUsedUs),
   };
 }
@@ -47,7 +48,7 @@ function waiterView(core: Core, waiter: Waiter): WaiterView {
   const card = core.cards.get(waiter.device);
   const joined = waiter.kind === 'place' && waiter.joined !== null;
   return {
-    generation: waiter.generation, request: waiter.request, model: waiter.model, device: waiter.device, class: waiter.class,
+    generation: waiter.generation, request: waiter.request, model: waiter.model, device: waiter.device, gang: waiter.gang, class: waiter.class,
     needBytes: waiter.needBytes, waitedMs: msSince(core, waiter.arrivedUs),
     position: card === undefined || joined ? 0 : positionOf(core, card, waiter),
     holdBytes: waiter.holdBytes, reason: waiter.reason,
@@ -68,7 +69,7 @@ function processView(core: Core, process: Process): ProcessView {
 
 function countersOf(core: Core): Record<string, number> {
   const counters: Record<string, number> = {};
-  for (const name of ['grants', 'denials', 'evictions', 'escalations', 'overshoots', 'strays', 'oomRetries', 'quarantines', 'answersIgnored', 'staleEvents', 'staleReports']) counters[name] = 0;
+  for (const name of ['grants', 'denials', 'evictions', 'escalations', 'overshoots', 'strays', 'misplaced', 'oomRetries', 'quarantines', 'answersIgnored', 'staleEvents', 'staleReports']) counters[name] = 0;
   for (const [name, value] of core.counters) counters[name] = value;
   let worst: number | null = null;
   let oldestUs = core.attendedUs;

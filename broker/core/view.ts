@@ -7,6 +7,8 @@ export interface LeaseView {
   readonly model: string;
   readonly generation: string;
   readonly device: string;
+  /** The common name of leases of one model that come and go together, a card each; null: it is alone. */
+  readonly gang: string | null;
   /** `granted` (not yet confirmed), `loading`, `resident`, `parked`, `releasing` (unconfirmed), `quarantined`. */
   readonly state: 'granted' | 'loading' | 'resident' | 'parked' | 'releasing' | 'quarantined';
   readonly chargedBytes: number;
@@ -15,6 +17,8 @@ export interface LeaseView {
   readonly parts: readonly LeasePart[];
   readonly inFlight: number;
   readonly pinned: boolean;
+  /** The card on which its process has bytes instead of here; null: none. */
+  readonly misplacedOn: string | null;
   readonly idleMs: number;
 }
 
@@ -39,6 +43,10 @@ export interface CardView {
   /** What a request could be granted now; negative after an overshoot; null when unknown. */
   readonly availableBytes: number | null;
   readonly loadToken: string | null;
+  /** The gang that takes its cards now and has this one; null: none does. */
+  readonly forming: string | null;
+  /** Set while the card is gone: since when and why. Nothing is granted there, and nothing that was there is taken to be free. */
+  readonly lost: { readonly sinceMs: number; readonly reason: string } | null;
   /** Nothing is granted there: these processes of an earlier broker have not said what they hold. Null: open. */
   readonly closed: { readonly sinceMs: number; readonly waitsFor: readonly string[] } | null;
 }
@@ -48,6 +56,8 @@ export interface WaiterView {
   readonly request: number;
   readonly model: string;
   readonly device: string;
+  /** Requests of one gang are granted together or not at all; null: it is alone. */
+  readonly gang: string | null;
   readonly class: RequestClass;
   readonly needBytes: number;
   readonly waitedMs: number;

@@ -19,6 +19,7 @@ const clauses: Readonly<Record<string, (models: string, several: boolean) => str
   minimum_residency: (models, several) => `${models} ${several ? 'have' : 'has'} only just been loaded`,
   already_leaving: (models, several) => `${models} ${several ? 'are' : 'is'} leaving already`,
   not_answering: (models, several) => `${models} ${several ? 'do' : 'does'} not give way when asked`,
+  load_token: (models, several) => `${models} ${several ? 'have' : 'has'} another card on which free memory is being measured`,
   insufficient: (models) => `${models} would not be enough`,
 };
 

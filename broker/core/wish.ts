@@ -2,6 +2,7 @@
 import { inMs } from './clock.js';
 import type { CoreEvent } from './events.js';
 import { endWish, failWish } from './evict-progress.js';
+import { mayBePutAway } from './put-away.js';
 import { startEviction } from './ladder.js';
 import { reindex } from './lease-store.js';
 import { setPinned } from './model.js';
@@ -65,9 +66,7 @@ export function pursueWishes(core: Core): void {
 function pursueWish(core: Core, wish: EvictRequest, lease: Lease): void {
   const loads = lease.state === 'loading';
   if (lease.job !== null || lease.release !== null || (!loads && lease.state !== 'resident' && lease.state !== 'parked')) return;
-  const process = core.processes.get(lease.generation);
-  const { loadToken } = mustCard(core, lease.device);
-  if ((loadToken !== null && loadToken !== lease.id) || process?.state !== 'ready' || !process.sessionOpen || process.endWhenIdle !== null) return;
+  if (!mayBePutAway(core, lease) || core.processes.get(lease.generation)?.endWhenIdle !== null) return;
   if (lease.avoidUntilUs > core.attendedUs) {
     core.timers.set('wish', lease.id, lease.avoidUntilUs);
     return;

@@ -27,7 +27,7 @@ export function toEvent(generation: string, message: ControlMessage): UntimedEve
     case 'in_use':
       return { type: 'use_reported', generation, lease: message.lease, seq: message.seq, inFlight: message.inFlight, queued: message.queued };
     case 'resize_lease':
-      return { type: 'resize_requested', generation, request: message.id, lease: message.lease, parts: message.parts };
+      return { type: 'resize_requested', generation, request: message.id, lease: message.lease, parts: message.parts, ...(message.also === undefined ? {} : { also: message.also }) };
     case 'release_lease':
       return { type: 'lease_released', generation, lease: message.lease, cause: message.cause, failure: message.failure };
     case 'evict':
@@ -44,6 +44,7 @@ function placeRequested(generation: string, message: Of<'place'>): UntimedEvent 
     type: 'place_requested', generation, request: message.id, model: message.model, engine: message.engine,
     estimateBytes: message.estimateBytes, class: message.class, deadlineMs: message.deadlineMs, ageMs: message.ageMs ?? 0,
     device: message.device, policy: message.policy,
+    ...(message.devices === undefined ? {} : { devices: message.devices }), ...(message.cards === undefined ? {} : { cards: message.cards }),
   };
 }
 

@@ -45,7 +45,7 @@ export class Outbound {
     switch (effect.type) {
       case 'grant':
         this.#parts.granting(effect.generation, effect.device);
-        this.#send(effect.generation, { type: 'grant', id: effect.request, lease: effect.lease, device: effect.device, chargedBytes: effect.chargedBytes, explain: effect.explain });
+        this.#send(effect.generation, { type: 'grant', id: effect.request, lease: effect.lease, device: effect.device, chargedBytes: effect.chargedBytes, ...(effect.also === undefined ? {} : { also: effect.also }), explain: effect.explain });
         return;
       case 'deny':
         this.#deny(effect);

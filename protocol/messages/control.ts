@@ -13,7 +13,7 @@ import {
 import { message, type MessageOf } from './define.js';
 import {
   admissionNumbers, deviceReading, deviceUuid, explainId, floorReading, generationId, leaseId, leasePart, modelKey, modelPolicy,
-  modelState, newModels, requestClass, reservedReading, residencyState, shortText,
+  gangName, modelState, newModels, requestClass, reservedReading, residencyState, shortText,
 } from './shared.js';
 
 const errorDetails = () => map(string(2_000), 32);
@@ -104,8 +104,12 @@ export const controlMessages = {
     class: requestClass(),
     deadlineMs: durationMs(),
     ageMs: optional(durationMs()),
-    /** Null: the broker chooses. */
+    /** Null: the broker chooses, or `devices` says. */
     device: nullable(deviceUuid()),
+    /** The cards that it may use, in place of `device`. Left out: any. */
+    devices: optional(list(deviceUuid(), 64)),
+    /** Spread over so many of them, those that cost least in evictions; all are taken or none. Left out: one. */
+    cards: optional(integer(1, 64, 'cards')),
     policy: modelPolicy(),
   }, ['placed', 'deny', 'error'], ['waiting']),
   placed: message('This worker, at this address, with this ticket.', ['broker'], {
@@ -135,7 +139,7 @@ export const controlMessages = {
     source: choice('estimated', 'declared', 'learned', 'measured'),
     policy: modelPolicy(),
     /** Leases of one gang are granted all or none; null for one card. */
-    gang: nullable(object({ gang: string(64), size: integer(2, 64, 'cards') })),
+    gang: nullable(gangName()),
   }, ['grant', 'deny', 'error'], ['waiting']),
   waiting: message('Not yet: your place in the queue and what it waits for.', ['broker'], {
     id: id(),
@@ -149,6 +153,8 @@ export const controlMessages = {
     device: deviceUuid(),
     /** Bytes charged for this lease, headroom included. */
     chargedBytes: bytes(),
+    /** The others of a `resize_lease` that named several. */
+    also: optional(list(object({ lease: leaseId(), chargedBytes: bytes() }), 63)),
     explain: nullable(explainId()),
   }),
   deny: message('No, and why, and what could be had.', ['broker'], {
@@ -199,6 +205,8 @@ export const controlMessages = {
     id: id(),
     lease: leaseId(),
     parts: list(leasePart(), 1_024),
+    /** The other leases of its gang, as they are to be: all are changed or none is. */
+    also: optional(list(object({ lease: leaseId(), parts: list(leasePart(), 1_024) }), 63)),
   }, ['grant', 'deny', 'error']),
   release_lease: message('I am done with this lease; what it held is, or is about to be, given back.', peers, {
     lease: leaseId(),

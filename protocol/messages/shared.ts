@@ -1,5 +1,5 @@
 /** Pieces that several messages share: names, parts of a lease, what a model holds, the numbers of a decision. */
-import { boolean, bytes, choice, count, durationMs, list, map, nullable, object, optional, positiveBytes, string, timeUs, type Infer } from '../schema.js';
+import { boolean, bytes, choice, count, durationMs, integer, list, map, nullable, object, optional, positiveBytes, string, timeUs, type Infer } from '../schema.js';
 import { classes } from '../limits.js';
 
 /** A device: `GPU-…`, `MIG-…` or `SIM-…`, `CPU-…` (no card bytes); never an index. */
@@ -35,7 +35,6 @@ export const residencyState = () =>
   choice('absent', 'loading', 'resident', 'parking', 'parked', 'resuming', 'unloading');
 export type ResidencyState = Infer<ReturnType<typeof residencyState>>;
 
-
 /** What changed since the last announcement; rides on every answer of a worker, errors included (R51). */
 export const newModels = () =>
   object({
@@ -57,6 +56,14 @@ export const modelPolicy = () =>
   });
 export type ModelPolicy = Infer<ReturnType<typeof modelPolicy>>;
 
+/** Leases of one model, a card each, that come and go together. */
+export const gangName = () =>
+  object({
+    /** A name that this process has not used for a gang before, unless for the same one. */
+    gang: string(64),
+    size: integer(2, 64, 'cards'),
+  });
+
 /** As what a lease was granted: with it a broker that was not there takes the lease in as it stands. */
 export const leaseTerms = () =>
   object({
@@ -66,6 +73,8 @@ export const leaseTerms = () =>
     parts: list(leasePart(), 1_024),
     class: requestClass(),
     policy: modelPolicy(),
+    /** One of several leases of this model that come and go together: the name that they were asked for under, and how many they are. Left out: it is alone. */
+    gang: optional(gangName()),
   });
 export type LeaseTerms = Infer<ReturnType<typeof leaseTerms>>;
 

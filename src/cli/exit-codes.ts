@@ -30,7 +30,7 @@ const statusOf: Readonly<Record<ErrorCode, keyof typeof exitCodes>> = {
   resize_denied: 'noRoom', quarantined: 'noRoom', out_of_memory: 'noRoom', too_many_leases: 'noRoom', too_many_pins: 'failed', too_many_workers: 'noRoom', call_queue_full: 'noRoom',
   // Leases and moves
   lease_unknown: 'failed', lease_not_yours: 'failed', generation_stale: 'failed', model_loading_elsewhere: 'failed', more_freed_than_held: 'failed',
-  backing_off: 'failed', pinned: 'failed', gang_unsupported: 'failed', busy: 'failed', unsupported: 'failed', move_failed: 'failed', command_expired: 'failed',
+  backing_off: 'failed', pinned: 'failed', gang_unsupported: 'failed', gang_broken: 'failed', busy: 'failed', unsupported: 'failed', move_failed: 'failed', command_expired: 'failed',
   // Processes and engines
   spawn_failed: 'failed', worker_exited: 'failed', worker_silent: 'failed', engine_missing: 'failed', load_failed: 'failed', engine_hung: 'failed', card_unusable: 'failed',
   broker_lost: 'noBroker', broker_running: 'failed', resume_refused: 'failed', shutting_down: 'failed', generation_failed: 'failed', stream_unread: 'failed',

@@ -278,7 +278,7 @@ t.test('models and limits list what can be named', async (t) => {
   t.equal(local.code, 0);
   t.match(local.out, /^MODEL +ALIASES +ENGINE +CONTEXT +LOADED +SOURCE\nchat +c +llama +2048 +- +\S+\ntiny-tales [^]*No broker runs: /);
   t.match(jsonLines((await finish(['models', '--json', '--config', config], {}, { refuse: noBroker })).out), [{ name: 'chat', aliases: ['c'], leases: [] }, { name: 'tiny-tales' }, { name: 'tiny-sums' }, { name: 'tiny-facts' }]);
-  const leases = [{ lease: 'b-l1', model: 'tiny-sums@llama#0', generation: 'b-w1', device: 'SIM-0', state: 'resident', chargedBytes: 11 * 1024 ** 2, residentBytes: 1, hostBytes: 0, parts: [], inFlight: 0, pinned: true, idleMs: 1 }] as const;
+  const leases = [{ lease: 'b-l1', model: 'tiny-sums@llama#0', generation: 'b-w1', device: 'SIM-0', gang: null, misplacedOn: null, state: 'resident', chargedBytes: 11 * 1024 ** 2, residentBytes: 1, hostBytes: 0, parts: [], inFlight: 0, pinned: true, idleMs: 1 }] as const;
   t.match((await finish(['models'], { ledger: { leases } }, { columns: 120 })).out, /tiny-sums +llama +2048 +resident, 11\.0 MiB, pinned +tiny-sums\n/);
   t.match((await finish(['models'], {}, { refuse: new LeaseholdError('connection_lost', { peer: 'x', reason: 'y' }) })).code, 1, 'only that none runs is no failure');
   const { code, out } = await finish(['limits', '--config', config]);

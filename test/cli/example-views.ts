@@ -9,12 +9,12 @@ export function cardView(changes: Partial<CardView>): CardView {
   return {
     device, name: 'NVIDIA H200', kind: 'gpu', totalBytes: 48 * mebibyte, reserveBytes: 0, leasedBytes: 22 * mebibyte, floorBytes: 0, residueBytes: 0,
     returningBytes: 0, holdBytes: 0, foreignBytes: 0, sampledUsedBytes: 22.5 * mebibyte, sampleAgeMs: 120, truth: 'nvml', missing: null,
-    availableBytes: 26 * mebibyte, loadToken: null, closed: null, ...changes,
+    availableBytes: 26 * mebibyte, loadToken: null, forming: null, lost: null, closed: null, ...changes,
   };
 }
 
 export function ledgerState(changes: Partial<LedgerState> = {}): LedgerState {
-  const lease = { device, state: 'resident', chargedBytes: 11 * mebibyte, residentBytes: 10 * mebibyte, hostBytes: 0, parts: [] } as const;
+  const lease = { device, gang: null, state: 'resident', chargedBytes: 11 * mebibyte, residentBytes: 10 * mebibyte, hostBytes: 0, parts: [], misplacedOn: null } as const;
   return {
     bootId: 'b',
     cards: [cardView({})],
@@ -23,7 +23,7 @@ export function ledgerState(changes: Partial<LedgerState> = {}): LedgerState {
       { ...lease, lease: 'b-l2', model: 'sums@llama#2', name: 'sums', generation: 'b-w2', inFlight: 0, pinned: false, idleMs: 4_200 },
     ],
     waiting: [{
-      generation: 'b-w4', request: 1, model: 'facts', name: 'facts', device, class: 'normal', needBytes: 27 * mebibyte, waitedMs: 1_500, position: 0,
+      generation: 'b-w4', request: 1, model: 'facts', name: 'facts', device, gang: null, class: 'normal', needBytes: 27 * mebibyte, waitedMs: 1_500, position: 0,
       holdBytes: 4 * mebibyte, reason: 'tales must end its calls first',
     }],
     processes: [

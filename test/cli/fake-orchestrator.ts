@@ -124,7 +124,7 @@ export class FakeOrchestrator implements Orchestrator {
       cards: [{
         device, name: 'simulated', kind: 'simulated', totalBytes: this.#totalBytes, reserveBytes: 0, leasedBytes, floorBytes: 0, residueBytes: 0,
         returningBytes: 0, holdBytes: 0, foreignBytes: 0, sampledUsedBytes: leasedBytes, sampleAgeMs: 100, truth: 'simulated', missing: null,
-        availableBytes: this.#totalBytes - leasedBytes, loadToken: null, closed: null,
+        availableBytes: this.#totalBytes - leasedBytes, loadToken: null, forming: null, lost: null, closed: null,
       }],
       leases: named(leases ?? this.#resident.map((model, index) => this.#leaseView(model, index, device))),
       waiting: named(waiting ?? []),
@@ -245,8 +245,8 @@ export class FakeOrchestrator implements Orchestrator {
   #leaseView(model: string, index: number, device: string): LeaseView {
     const last = index === this.#resident.length - 1;
     return {
-      lease: `boot-l${index}`, model, generation: 'boot-w1', device, state: 'resident', chargedBytes: this.#leaseBytes,
-      residentBytes: Math.floor(this.#leaseBytes / 1.1), hostBytes: 0, parts: [], inFlight: last ? 1 : 0, pinned: this.#pinned.has(model), idleMs: last ? 0 : 4_200,
+      lease: `boot-l${index}`, model, generation: 'boot-w1', device, gang: null, state: 'resident', chargedBytes: this.#leaseBytes,
+      residentBytes: Math.floor(this.#leaseBytes / 1.1), hostBytes: 0, parts: [], inFlight: last ? 1 : 0, pinned: this.#pinned.has(model), misplacedOn: null, idleMs: last ? 0 : 4_200,
     };
   }
 }

@@ -25,7 +25,7 @@ export const manyModelsEngine: EngineKnobs = { name: 'python', modelsPerWorker: 
 export function model(key: string, bytes: number, more: Partial<ModelKnobs> = {}): ModelKnobs {
   const parts = [{ name: 'weights', kind: 'weights' as const, bytes, upFront: true }];
   return {
-    key, engine: 'llama', parts, peakBytes: 0, trueParts: parts, truePeakBytes: bytes, loadMs: 1_000, moveMs: 100, callMs: 100, grows: 0, addsContexts: 0, parallel: 4, parkable: false, ttlMs: null,
+    key, engine: 'llama', parts, peakBytes: 0, trueParts: parts, truePeakBytes: bytes, loadMs: 1_000, moveMs: 100, callMs: 100, grows: 0, addsContexts: 0, parallel: 4, cards: 1, shares: [1], parkable: false, ttlMs: null,
     pinned: false, class: 'normal', loadFails: 0, ...more,
   };
 }

@@ -61,7 +61,7 @@ function modelsOf(trace: Trace): ModelKnobs[] {
     const parts = [{ name: 'weights', kind: 'weights' as const, bytes, upFront: true }];
     return {
       key: `model-${index}`, engine: 'python', parts, peakBytes: 0, trueParts: parts, truePeakBytes: bytes, loadMs, moveMs: 50, callMs,
-      grows: 0, addsContexts: 0, parallel: 4, parkable: false, ttlMs: null, pinned: false, class: 'normal', loadFails: 0,
+      grows: 0, addsContexts: 0, parallel: 4, cards: 1, shares: [1], parkable: false, ttlMs: null, pinned: false, class: 'normal', loadFails: 0,
     };
   });
 }

@@ -1,6 +1,6 @@
 /** Calls on a model: queued, begun when the door lets them, ended once; what the broker hears of them are absolute counts. */
 import type { Call, CallOutcome } from './context.js';
-import { higherClass, isOlderThanWaiter, sumBytes, tellCaller, type HostedModel } from './hosted.js';
+import { higherClass, isLeased, isOlderThanWaiter, shareOf, sumBytes, tellCaller, type HostedModel, type Slice } from './hosted.js';
 import type { Hosting } from './hosting.js';
 import { ask, sendAsking } from './asking.js';
 
@@ -33,22 +33,30 @@ export function pump(host: Hosting, model: HostedModel): void {
 }
 
 function needsLargerContext(model: HostedModel, call: Call): boolean {
-  const { contextBytes } = call;
-  return contextBytes !== null && !model.parts.some((part) => part.kind === 'context' && part.bytes >= contextBytes);
+  return model.slices.some((slice) => {
+    const neededBytes = contextOn(slice, call);
+    return neededBytes !== null && !slice.parts.some((part) => part.kind === 'context' && part.bytes >= neededBytes);
+  });
+}
+
+/** What of the context that the call needs is on that card; null: the declared one does. */
+export function contextOn(slice: Slice, call: Call): number | null {
+  return call.contextBytes === null ? null : Math.floor(call.contextBytes * slice.share);
 }
 
 /** The larger context takes the place of the idle smaller ones: an ordinary request, asked when the last call has ended (D17). */
 function switchContext(host: Hosting, model: HostedModel, call: Call): void {
-  if (model.running.size > 0 || model.asking !== null || model.lease === null || model.door !== null) return;
-  const dropped = model.parts.filter((part) => part.kind === 'context').map((part) => ({ ...part, bytes: 0 }));
+  if (model.running.size > 0 || model.asking !== null || !isLeased(model) || model.door !== null) return;
   const name = `context:${model.contexts + 1}`;
-  const parts = [...dropped, { name, kind: 'context' as const, bytes: call.contextBytes ?? 0, upFront: true }];
-  ask(host, model, { kind: 'switch', class: call.class, deadlineUs: call.deadlineUs, call, parts });
+  ask(host, model, { kind: 'switch', class: call.class, deadlineUs: call.deadlineUs, call }, (slice) => {
+    const dropped = slice.parts.filter((part) => part.kind === 'context').map((part) => ({ ...part, bytes: 0 }));
+    return [...dropped, { name, kind: 'context', bytes: contextOn(slice, call) ?? 0, upFront: true }];
+  });
 }
 
 /** A lease that has been granted and is not yet being loaded. A parked model keeps its lease and needs room again. */
 function isGranted(model: HostedModel): boolean {
-  return model.lease !== null && model.state === 'absent';
+  return isLeased(model) && model.state === 'absent';
 }
 
 function mayBegin(model: HostedModel, call: Call): boolean {
@@ -67,7 +75,7 @@ function start(host: Hosting, model: HostedModel, call: Call): void {
   }
   call.onBegun?.();
   const { random } = host.world;
-  if (model.asking === null && model.lease !== null && model.door === null) {
+  if (model.asking === null && isLeased(model) && model.door === null) {
     if (random.chance(model.spec.grows)) askToGrow(host, model, call);
     else if (random.chance(model.spec.addsContexts)) askForContext(host, model, call);
   }
@@ -76,29 +84,35 @@ function start(host: Hosting, model: HostedModel, call: Call): void {
 
 /** Parts that the engine takes as it goes reach their true size with the first call. */
 function growContext(host: Hosting, model: HostedModel): boolean {
-  const grown = model.parts.map((part) => {
-    const full = model.spec.trueParts.find((truth) => truth.name === part.name);
-    return full === undefined || part.upFront || part.bytes >= full.bytes ? part : { ...part, bytes: full.bytes };
-  });
-  const moreBytes = sumBytes(grown) - sumBytes(model.parts);
-  if (moreBytes === 0) return true;
-  if (!host.allocate(model, moreBytes)) return false;
-  model.parts = grown;
-  if (model.lease !== null) host.reportResidency(model, model.lease, null, null);
+  let moreBytes = 0;
+  for (const slice of model.slices) {
+    const truth = shareOf(model.spec.trueParts, slice.share);
+    const grown = slice.parts.map((part) => {
+      const full = truth.find((each) => each.name === part.name);
+      return full === undefined || part.upFront || part.bytes >= full.bytes ? part : { ...part, bytes: full.bytes };
+    });
+    const grownBytes = sumBytes(grown) - sumBytes(slice.parts);
+    if (grownBytes === 0) continue;
+    if (!host.allocate(model, slice, grownBytes)) return false;
+    slice.parts = grown;
+    moreBytes += grownBytes;
+  }
+  if (moreBytes > 0 && isLeased(model)) host.reportResidency(model, false, null);
   return true;
 }
 
+/** One request for all of its leases: all grow or none. */
 function askToGrow(host: Hosting, model: HostedModel, call: Call): void {
-  const parts = model.parts.filter((part) => part.kind === 'context').map((part) => ({ ...part, bytes: Math.floor(part.bytes * 1.3) }));
-  if (parts.length === 0 || model.lease === null) return;
-  ask(host, model, { kind: 'resize', class: call.class, deadlineUs: call.deadlineUs, call, parts });
+  if (!isLeased(model) || !model.slices.some((slice) => slice.parts.some((part) => part.kind === 'context'))) return;
+  ask(host, model, { kind: 'resize', class: call.class, deadlineUs: call.deadlineUs, call }, (slice) => slice.parts.filter((part) => part.kind === 'context').map((part) => ({ ...part, bytes: Math.floor(part.bytes * 1.3) })));
 }
 
 /** One more context beside the others. */
 function askForContext(host: Hosting, model: HostedModel, call: Call): void {
   const context = model.spec.parts.find((part) => part.kind === 'context');
-  if (context === undefined || model.lease === null) return;
-  ask(host, model, { kind: 'context', class: call.class, deadlineUs: call.deadlineUs, call, parts: [{ ...context, name: `context:${model.contexts + 1}` }] });
+  if (context === undefined || !isLeased(model)) return;
+  const name = `context:${model.contexts + 1}`;
+  ask(host, model, { kind: 'context', class: call.class, deadlineUs: call.deadlineUs, call }, (slice) => shareOf([{ ...context, name }], slice.share));
 }
 
 export function endCall(host: Hosting, model: HostedModel, call: Call, outcome: CallOutcome): void {
@@ -119,7 +133,9 @@ export function takeBackExtension(host: Hosting, model: HostedModel): void {
 
 /** The last caller has left: the request is taken back (D2). A grant that crosses is given back when it comes. */
 function cancelAsking(host: Hosting, model: HostedModel): void {
-  if (model.asking === null) return;
-  if (model.asking.request !== null) host.say({ type: 'request_cancelled', request: model.asking.request });
+  const { asking } = model;
+  if (asking === null) return;
   model.asking = null;
+  for (const request of asking.requests.keys()) host.say({ type: 'request_cancelled', request });
+  if (asking.kind === 'load' && model.state !== 'parked') for (const { lease } of asking.granted.values()) host.say({ type: 'lease_released', lease, cause: 'cancelled', failure: null });
 }

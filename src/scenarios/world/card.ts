@@ -25,6 +25,8 @@ export const noLag: FreeLag = { fromUs: 0, toUs: 0, steps: 1 };
 
 export class SimCard {
   foreignBytes = 0;
+  /** Gone from the bus. */
+  isLost = false;
   private readonly heldBytes = new Map<string, number>();
   private readonly lateBytes = new Map<string, number>();
   /** Bytes of processes that are gone, not yet given back by the driver. */
@@ -62,7 +64,7 @@ export class SimCard {
   /** False is an OOM: nothing was taken. What the process itself has freed and not given back yet is used first. */
   allocate(generation: string, bytes: number): boolean {
     const ownBytes = Math.min(bytes, this.lateBytes.get(generation) ?? 0);
-    if (bytes - ownBytes > this.freeBytes()) {
+    if (this.isLost || bytes - ownBytes > this.freeBytes()) {
       this.refusals++;
       return false;
     }

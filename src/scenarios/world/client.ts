@@ -100,7 +100,7 @@ export class Client implements Peer {
       type: 'place_requested', request, model: model.key, engine: model.engine,
       estimateBytes: this.world.random.chance(0.8) ? sumBytes(model.parts) : null, class: wish.class,
       deadlineMs: Math.max(1, Math.round((wish.deadlineUs - nowUs) / 1_000)), ageMs: Math.round((nowUs - wish.arrivedAtUs) / 1_000),
-      device: wish.device, policy: { ttlMs: model.ttlMs, pinned: model.pinned, exclusive: false },
+      device: wish.model.cards > 1 ? null : wish.device, ...(wish.model.cards > 1 ? { cards: wish.model.cards } : {}), policy: { ttlMs: model.ttlMs, pinned: model.pinned, exclusive: false },
     });
     return request;
   }

@@ -3,6 +3,7 @@ import type { Call } from './context.js';
 import type { Client, Wish } from './client.js';
 import { behaviourOf } from './faults.js';
 import type { Holder } from './holder.js';
+import { shareOf } from './hosted.js';
 import type { ModelKnobs } from './knobs.js';
 import { Prng } from './prng.js';
 import { msToUs } from './scheduler.js';
@@ -162,6 +163,12 @@ export class Demand {
       model, class: random.pick(classes), arrivedAtUs: nowUs, deadlineUs: nowUs + msToUs(random.int(...this.world.knobs.deadlineMs)),
       durationMs: random.int(5, model.callMs), contextBytes: null, onBegun: null, onEnd: null,
     };
-    holder.use({ ...model, key: `app-${model.key}`, pinned: false }, call);
+    holder.use({ ...model, ...onOneCard(model), key: `app-${model.key}`, pinned: false }, call);
   }
+}
+
+/** What a holder uses of a model over several cards is what one of them has of it. */
+function onOneCard({ cards, parts, trueParts, peakBytes, truePeakBytes }: ModelKnobs): Partial<ModelKnobs> {
+  if (cards === 1) return {};
+  return { cards: 1, parts: shareOf(parts, 1 / cards), trueParts: shareOf(trueParts, 1 / cards), peakBytes: Math.floor(peakBytes / cards), truePeakBytes: Math.ceil(truePeakBytes / cards) };
 }

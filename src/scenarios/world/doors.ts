@@ -1,6 +1,6 @@
 /** `model_to_device` as a worker does it: a door that shuts at receipt, calls that end in peace, bytes that go, an honest count of them; or a lie. */
 import type { Effect } from '../../../broker/core/effects.js';
-import { forget, hasOlderCalls, leak, type Door, type HostedModel } from './hosted.js';
+import { forget, hasOlderCalls, isLeased, leak, takenBytes, type Door, type HostedModel, type Slice } from './hosted.js';
 import type { Hosting } from './hosting.js';
 
 type Move = Extract<Effect, { type: 'move' }>;
@@ -12,8 +12,13 @@ export function obeyMove(host: Hosting, move: Move): void {
     host.answer(move.command, failed('lease_unknown', 0));
     return;
   }
+  // All of a model moves: a command for another of its leases is the same one.
+  if (model.door !== null && model.door.commands.size > 0 && !model.door.commands.has(move.lease)) {
+    join(host, model, model.door, move);
+    return;
+  }
   if (model.door?.begun === true) {
-    host.answer(move.command, failed('move_failed', model.takenBytes));
+    host.answer(move.command, failed('move_failed', takenOn(model, move.lease)));
     return;
   }
   const loads = model.state === 'loading' || model.state === 'resuming';
@@ -37,9 +42,24 @@ export function obeyMove(host: Hosting, move: Move): void {
   shut(host, model, move);
 }
 
+/** Null once the lease is over: of a load that failed behind a shut door. */
+function sliceOf(model: HostedModel, lease: string): Slice | null {
+  return model.slices.find((slice) => slice.lease === lease) ?? null;
+}
+
+function takenOn(model: HostedModel, lease: string): number {
+  return sliceOf(model, lease)?.takenBytes ?? 0;
+}
+
+function join(host: Hosting, model: HostedModel, door: Door, move: Move): void {
+  door.commands.set(move.lease, move.command);
+  if (!door.begun) host.answer(move.command, { kind: 'draining', inFlight: model.running.size });
+  else if (host.behaviour.ackEarlyMs > 0) acknowledge(host, door, sliceOf(model, move.lease), model.hostBytes);
+}
+
 function shut(host: Hosting, model: HostedModel, move: Move): void {
   const door: Door = {
-    command: move.command, target: move.target, bytes: host.engine.partial ? move.bytes : null, waiterSinceUs: move.waiterSinceUs,
+    commands: new Map([[move.lease, move.command]]), target: move.target, bytes: host.engine.partial ? move.bytes : null, waiterSinceUs: move.waiterSinceUs,
     batchLeft: host.world.knobs.limits.drainBatchMax, begun: false, expiry: null,
   };
   model.door = door;
@@ -53,7 +73,7 @@ function open(host: Hosting, model: HostedModel, door: Door, code: string): void
   if (model.door !== door || door.begun) return;
   model.door = null;
   host.world.scheduler.cancel(door.expiry);
-  host.answer(door.command, failed(code, model.takenBytes));
+  for (const [lease, command] of door.commands) host.answer(command, failed(code, takenOn(model, lease)));
   host.pump(model);
   host.reportUse(model);
 }
@@ -61,7 +81,7 @@ function open(host: Hosting, model: HostedModel, door: Door, code: string): void
 export function obeyCancel(host: Hosting, command: number): void {
   if (host.behaviour.ignoresCommands) return;
   for (const model of host.models.values()) {
-    if (model.door?.command === command) open(host, model, model.door, 'request_cancelled');
+    if (model.door !== null && [...model.door.commands.values()].includes(command)) open(host, model, model.door, 'request_cancelled');
   }
 }
 
@@ -69,7 +89,7 @@ export function obeyCancel(host: Hosting, command: number): void {
 export function voidDoor(host: Hosting, model: HostedModel): void {
   const { door } = model;
   if (door === null) return;
-  door.command = null;
+  door.commands.clear();
   open(host, model, door, 'request_cancelled');
 }
 
@@ -86,10 +106,9 @@ export function moveIfDrained(host: Hosting, model: HostedModel): void {
   model.state = door.target === 'host' ? 'parking' : 'unloading';
   const { behaviour } = host;
   host.takeBackExtension(model);
-  if (model.lease !== null) host.reportResidency(model, model.lease, null, null);
+  if (isLeased(model)) host.reportResidency(model, false, null);
   if (behaviour.ackEarlyMs > 0) {
-    const freedBytes = Math.min(model.takenBytes, door.bytes ?? model.takenBytes);
-    host.answer(door.command, { kind: 'done', target: door.target, freedBytes, residentBytes: model.takenBytes - freedBytes, hostBytes: model.hostBytes });
+    for (const lease of door.commands.keys()) acknowledge(host, door, sliceOf(model, lease), model.hostBytes);
     host.later(behaviour.ackEarlyMs, () => carryOut(host, model, door, false));
   } else {
     host.later(model.spec.moveMs, () => carryOut(host, model, door, true));
@@ -101,59 +120,77 @@ function stopLoad(host: Hosting, model: HostedModel, door: Door): void {
   const { random, knobs } = host.world;
   if (model.hangs && random.chance(0.5)) {
     host.later(knobs.limits.stopTimeoutMs, () => {
-      host.answer(door.command, failed('move_failed', model.takenBytes));
+      for (const [lease, command] of door.commands) host.answer(command, failed('move_failed', takenOn(model, lease)));
       host.end('its engine did not stop');
     });
     return;
   }
-  host.later(random.int(1, 200), () => {
-    if (model.door !== door) return;
-    if (model.state === 'resident') {
-      // Too late to be stopped: it leaves as a model does.
-      door.begun = false;
-      moveIfDrained(host, model);
-      return;
-    }
-    const freedBytes = model.takenBytes;
-    host.free(model, freedBytes);
-    model.door = null;
-    forget(model);
-    host.answer(door.command, { kind: 'done', target: 'none', freedBytes, residentBytes: 0, hostBytes: 0 });
-    host.pump(model);
-  });
+  host.later(random.int(1, 200), () => { stopped(host, model, door); });
+}
+
+function stopped(host: Hosting, model: HostedModel, door: Door): void {
+  if (model.door !== door) return;
+  if (model.state === 'resident') {
+    // Too late to be stopped: it leaves as a model does.
+    door.begun = false;
+    moveIfDrained(host, model);
+    return;
+  }
+  const freedBy = new Map(model.slices.map((slice) => [slice.lease ?? '', slice.takenBytes]));
+  for (const slice of model.slices) host.free(slice, slice.takenBytes);
+  model.door = null;
+  forget(model);
+  for (const [lease, command] of door.commands) host.answer(command, { kind: 'done', target: 'none', freedBytes: freedBy.get(lease) ?? 0, residentBytes: 0, hostBytes: 0 });
+  host.pump(model);
+}
+
+/** Says that it is done before it is. */
+function acknowledge(host: Hosting, door: Door, slice: Slice | null, hostBytes: number): void {
+  if (slice === null) return;
+  const freedBytes = Math.min(slice.takenBytes, door.bytes ?? slice.takenBytes);
+  host.answer(door.commands.get(slice.lease ?? '') ?? 0, { kind: 'done', target: door.target, freedBytes, residentBytes: slice.takenBytes - freedBytes, hostBytes });
 }
 
 function carryOut(host: Hosting, model: HostedModel, door: Door, answers: boolean): void {
-  if (model.door !== door || model.lease === null) return;
-  const { lease } = model;
-  const { behaviour } = host;
-  const beforeBytes = model.takenBytes;
-  const wantedBytes = door.bytes === null ? beforeBytes : Math.min(beforeBytes, door.bytes);
-  const freedBytes = behaviour.freesShort ? Math.floor(wantedBytes * 0.4) : wantedBytes;
-  if (behaviour.ackLies) {
-    host.free(model, Math.floor(wantedBytes * behaviour.liesFreeShare));
-    leak(model, wantedBytes - (beforeBytes - model.takenBytes));
-  } else {
-    host.free(model, freedBytes);
-  }
-  const leftBytes = model.takenBytes;
-  if (leftBytes > 0) shrinkParts(model, beforeBytes - leftBytes);
+  if (model.door !== door || !isLeased(model)) return;
+  const freedBy = new Map(model.slices.map((slice) => [slice, freeSlice(host, door, slice)]));
+  const leftBy = new Map(model.slices.map((slice) => [slice, slice.takenBytes]));
+  const leftBytes = takenBytes(model);
   // An unload drops the model even where bytes of it stay behind.
-  if (door.target === 'none' && door.bytes === null) leak(model, leftBytes);
+  if (door.target === 'none' && door.bytes === null) for (const slice of model.slices) leak(slice, slice.takenBytes);
   settle(model, door);
-  if (leftBytes === 0 || model.takenBytes > 0) host.reportResidency(model, lease, null, null);
+  if (leftBytes === 0 || takenBytes(model) > 0) host.reportResidency(model, false, null);
   if (answers) {
-    host.answer(door.command, { kind: 'done', target: door.target, freedBytes: beforeBytes - leftBytes, residentBytes: leftBytes, hostBytes: model.hostBytes });
+    for (const [lease, command] of door.commands) {
+      const slice = sliceOf(model, lease);
+      if (slice === null) host.answer(command, failed('lease_unknown', 0));
+      else host.answer(command, { kind: 'done', target: door.target, freedBytes: freedBy.get(slice) ?? 0, residentBytes: leftBy.get(slice) ?? 0, hostBytes: model.hostBytes });
+    }
   }
   if (model.state === 'absent') forget(model);
   host.pump(model);
   host.reportUse(model);
 }
 
+/** Frees what the door wants of one card, in the manner of this process; what that came to by its own account. */
+function freeSlice(host: Hosting, door: Door, slice: Slice): number {
+  const { behaviour } = host;
+  const beforeBytes = slice.takenBytes;
+  const wantedBytes = door.bytes === null ? beforeBytes : Math.min(beforeBytes, door.bytes);
+  if (behaviour.ackLies) {
+    host.free(slice, Math.floor(wantedBytes * behaviour.liesFreeShare));
+    leak(slice, wantedBytes - (beforeBytes - slice.takenBytes));
+  } else {
+    host.free(slice, behaviour.freesShort ? Math.floor(wantedBytes * 0.4) : wantedBytes);
+  }
+  if (slice.takenBytes > 0) shrinkParts(slice, beforeBytes - slice.takenBytes);
+  return beforeBytes - slice.takenBytes;
+}
+
 /** Measured parts say what each holds now: what was freed of the model came out of its weights first. */
-function shrinkParts(model: HostedModel, byBytes: number): void {
+function shrinkParts(slice: Slice, byBytes: number): void {
   let leftBytes = byBytes;
-  model.parts = model.parts.map((part) => {
+  slice.parts = slice.parts.map((part) => {
     const taken = Math.min(part.bytes, leftBytes);
     leftBytes -= taken;
     return { ...part, bytes: part.bytes - taken };
@@ -163,7 +200,7 @@ function shrinkParts(model: HostedModel, byBytes: number): void {
 /** Where the model stands once the bytes have moved. What could not be freed stays resident. */
 function settle(model: HostedModel, door: Door): void {
   model.door = null;
-  if (model.takenBytes > 0) {
+  if (takenBytes(model) > 0) {
     model.state = 'resident';
   } else if (door.target === 'host') {
     model.state = 'parked';

@@ -19,6 +19,8 @@ export interface Faults {
   readonly probeOutageMs: number;
   /** A lower rung answers for up to ten seconds: the total alone, no figures by process. */
   readonly lowerRungMs: number;
+  /** A card is gone for up to half a minute. */
+  readonly cardLostMs: number;
   // Processes
   readonly crashMs: number;
   readonly stallMs: number;
@@ -41,6 +43,8 @@ export interface Faults {
   /** Answers done and frees nothing until it exits. */
   readonly ackLies: number;
   readonly freesShort: number;
+  /** Takes bytes with its first load on a card that it was not given. */
+  readonly misplaces: number;
   /** Takes more than its lease, and reports it. */
   readonly overAllocates: number;
   readonly ignoresCommands: number;
@@ -64,9 +68,9 @@ export interface Faults {
 
 export const noFaults: Faults = {
   freeLagMsMax: 0, exitLagMsMax: 0, residualBytesMax: 0, foreignMs: 0, foreignShareMax: 0,
-  probeFails: 0, probeHangs: 0, probeLateMsMax: 0, probeOutageMs: 0, lowerRungMs: 0,
+  probeFails: 0, probeHangs: 0, probeLateMsMax: 0, probeOutageMs: 0, lowerRungMs: 0, cardLostMs: 0,
   crashMs: 0, stallMs: 0, breakMs: 0, restartMs: 0, neverReturns: 0, breaksAtGrant: 0, spawnFails: 0, spawnHangs: 0, loadFails: 0, loadHangs: 0, leaksOnFailure: 0,
-  ackEarly: 0, ackLies: 0, freesShort: 0, overAllocates: 0, ignoresCommands: 0,
+  ackEarly: 0, ackLies: 0, freesShort: 0, misplaces: 0, overAllocates: 0, ignoresCommands: 0,
   answersLate: 0, answersTwice: 0, answersWrong: 0, slowToBegin: 0, losesGrants: 0,
   ignoresSigterm: 0, unkillable: 0, staleMessages: 0,
   loopStallMs: 0, loopStallMsMax: 0, clockJumpMs: 0, wireDelayMsMax: 2,
@@ -91,6 +95,8 @@ export interface Behaviour {
   readonly unkillableMs: number;
   readonly leaksOnFailure: boolean;
   readonly residualBytes: number;
+  /** Taken with the first load on a card that it does not have. */
+  readonly misplacedBytes: number;
   readonly loadFails: number;
   readonly loadHangs: number;
 }
@@ -98,7 +104,7 @@ export interface Behaviour {
 export const honest: Behaviour = {
   takesFactor: 1, ackEarlyMs: 0, ackLies: false, liesFreeShare: 0, freesShort: false, ignoresCommands: false, answersLateMs: 0,
   answersTwice: false, answersWrong: false, beginsLateMs: 0, losesGrants: 0, ignoresSigterm: false, unkillableMs: 0,
-  leaksOnFailure: false, residualBytes: 0, loadFails: 0, loadHangs: 0,
+  leaksOnFailure: false, residualBytes: 0, misplacedBytes: 0, loadFails: 0, loadHangs: 0,
 };
 
 export function behaviourOf(faults: Faults, random: Prng): Behaviour {
@@ -118,6 +124,7 @@ export function behaviourOf(faults: Faults, random: Prng): Behaviour {
     unkillableMs: random.chance(faults.unkillable) ? random.int(500, 30_000) : 0,
     leaksOnFailure: random.chance(faults.leaksOnFailure),
     residualBytes: random.chance(0.5) ? random.int(0, faults.residualBytesMax) : 0,
+    misplacedBytes: random.chance(faults.misplaces) ? random.int(100, 2_000) * 1_048_576 : 0,
     loadFails: faults.loadFails,
     loadHangs: faults.loadHangs,
   };

@@ -4,7 +4,7 @@ import { sendAsking } from './asking.js';
 import type { Behaviour } from './faults.js';
 import { ModelHost } from './host.js';
 import type { EngineKnobs, ModelKnobs } from './knobs.js';
-import { forget } from './hosted.js';
+import { forget, leadLease } from './hosted.js';
 import { msToUs } from './scheduler.js';
 
 const holderEngine: EngineKnobs = { name: 'holder', modelsPerWorker: 8, partial: false, profilesFreeMemory: false, floorBytes: 0, spawnMs: 0 };
@@ -14,7 +14,7 @@ export class Holder extends ModelHost {
   readonly stopsLoads = false;
 
   constructor(world: WorldContext, generation: string, device: string, behaviour: Behaviour) {
-    super(world, generation, device, behaviour, holderEngine);
+    super(world, generation, [device], behaviour, holderEngine);
   }
 
   attach(): void {
@@ -52,13 +52,13 @@ export class Holder extends ModelHost {
   /** Gives back an idle model of its own accord. */
   giveBackOne(): void {
     for (const model of this.models.values()) {
-      const { lease } = model;
+      const lease = leadLease(model);
       if (lease === null || model.state !== 'resident' || model.running.size + model.queue.length > 0 || model.door !== null || model.asking !== null) continue;
       // Said before it is done, so that nobody takes the bytes for another's.
       this.say({ type: 'lease_released', lease, cause: 'unloaded', failure: null });
       model.state = 'unloading';
       this.later(this.world.faults.wireDelayMsMax, () => {
-        this.free(model, model.takenBytes);
+        for (const slice of model.slices) this.free(slice, slice.takenBytes);
         forget(model);
         this.pump(model);
       });

@@ -7,7 +7,7 @@ import { endCall, noteNewCall, pump, takeBackExtension } from './calls.js';
 import type { Call, CallOutcome, WorldContext } from './context.js';
 import { moveIfDrained, obeyCancel, obeyMove, voidDoor } from './doors.js';
 import type { Behaviour } from './faults.js';
-import { endAllCalls, hostedModel, termsOf, type HostedModel } from './hosted.js';
+import { endAllCalls, hostedModel, termsOf, type HostedModel, type Slice } from './hosted.js';
 import type { EngineKnobs, ModelKnobs } from './knobs.js';
 import type { Hosting } from './hosting.js';
 import { askForRoom, loadFromGrant, obeyRecall, voidGrant } from './loading.js';
@@ -20,14 +20,16 @@ export abstract class ModelHost extends SimProcess implements Hosting {
   /** Back with a broker that has not heard everything yet. */
   protected isReturning = false;
   private requests = 0;
+  private gangs = 0;
   private reports = 0;
   private residualTaken = false;
-  protected isResidualTold = false;
+  /** The cards of which it has told that. */
+  protected readonly residualTold = new Set<string>();
   /** How often it has come back to a broker. */
   private returned = 0;
 
-  constructor(world: WorldContext, generation: string, device: string, behaviour: Behaviour, readonly engine: EngineKnobs) {
-    super(world, generation, device, behaviour);
+  constructor(world: WorldContext, generation: string, devices: readonly string[], behaviour: Behaviour, readonly engine: EngineKnobs) {
+    super(world, generation, devices, behaviour);
   }
 
   /** Says that its end is near: no new calls are taken. */
@@ -44,14 +46,19 @@ export abstract class ModelHost extends SimProcess implements Hosting {
     return ++this.requests;
   }
 
+  /** A name is used once, whatever the connection. */
+  nextGang(): string {
+    return `gang-${++this.gangs}`;
+  }
+
   model(spec: ModelKnobs): HostedModel {
     let model = this.models.get(spec.key);
-    if (model === undefined) this.models.set(spec.key, (model = hostedModel(spec)));
+    if (model === undefined) this.models.set(spec.key, (model = hostedModel(spec, this.devices)));
     return model;
   }
 
   byLease(lease: string): HostedModel | null {
-    for (const model of this.models.values()) if (model.lease === lease) return model;
+    for (const model of this.models.values()) if (model.slices.some((slice) => slice.lease === lease)) return model;
     return null;
   }
 
@@ -85,24 +92,24 @@ export abstract class ModelHost extends SimProcess implements Hosting {
     endCall(this, model, call, outcome);
   }
 
-  allocate(model: HostedModel, bytes: number): boolean {
+  allocate(model: HostedModel, slice: Slice, bytes: number): boolean {
     if (bytes <= 0) return true;
-    if (!this.world.card(this.device).allocate(this.generation, bytes)) {
+    const { device, lease } = slice;
+    if (!this.world.card(device).allocate(this.generation, bytes)) {
       this.world.counters.ooms++;
       this.world.onOom.tell?.({
-        device: this.device, generation: this.generation, model: model.spec.key, lease: model.lease, wantedBytes: bytes,
-        heldBytes: model.takenBytes, chargedBytes: model.chargedBytes,
+        device, generation: this.generation, model: model.spec.key, lease, wantedBytes: bytes, heldBytes: slice.takenBytes, chargedBytes: slice.chargedBytes,
       });
       return false;
     }
-    model.takenBytes += bytes;
+    slice.takenBytes += bytes;
     return true;
   }
 
-  free(model: HostedModel, bytes: number): void {
-    const freed = Math.min(bytes, model.takenBytes);
-    model.takenBytes -= freed;
-    this.world.card(this.device).free(this.generation, freed, this.world.lag('free'));
+  free(slice: Slice, bytes: number): void {
+    const freed = Math.min(bytes, slice.takenBytes);
+    slice.takenBytes -= freed;
+    this.world.card(slice.device).free(this.generation, freed, this.world.lag('free'));
   }
 
   /** The first load of a process takes library workspaces that stay until its end. */
@@ -111,22 +118,39 @@ export abstract class ModelHost extends SimProcess implements Hosting {
     this.residualTaken = true;
     const bytes = this.behaviour.residualBytes;
     const floorBytes = this.engine.floorBytes;
-    if (bytes > 0 && this.world.card(this.device).allocate(this.generation, bytes) && this.world.random.chance(0.5)) {
-      this.isResidualTold = true;
-      this.say({ type: 'floor_measured', device: this.device, bytes: floorBytes + bytes });
+    for (const device of this.devices) {
+      if (bytes > 0 && this.world.card(device).allocate(this.generation, bytes) && this.world.random.chance(0.5)) {
+        this.residualTold.add(device);
+        this.say({ type: 'floor_measured', device, bytes: floorBytes + bytes });
+      }
     }
+    this.takeElsewhere();
   }
 
-  reportResidency(model: HostedModel, lease: string, parts: readonly LeasePart[] | null, loadMs: number | null): void {
+  /** Bytes on a card that it was not given: an index that meant another card. */
+  private takeElsewhere(): void {
+    const { world, behaviour } = this;
+    if (behaviour.misplacedBytes === 0) return;
+    const other = world.cards.find(({ about }) => !this.devices.includes(about.device));
+    other?.allocate(this.generation, behaviour.misplacedBytes);
+  }
+
+  reportSlice(model: HostedModel, slice: Slice, parts: readonly LeasePart[] | null, loadMs: number | null): void {
+    if (slice.lease === null) return;
     this.say({
-      type: 'residency_reported', request: this.nextRequest(), lease, model: model.spec.key, seq: ++this.reports,
-      state: model.state, residentBytes: model.takenBytes, hostBytes: model.hostBytes, parts, loadMs,
+      type: 'residency_reported', request: this.nextRequest(), lease: slice.lease, model: model.spec.key, seq: ++this.reports,
+      state: model.state, residentBytes: slice.takenBytes, hostBytes: model.hostBytes, parts, loadMs,
     });
   }
 
+  reportResidency(model: HostedModel, parts: boolean, loadMs: number | null): void {
+    for (const slice of model.slices) this.reportSlice(model, slice, parts ? slice.parts : null, loadMs);
+  }
+
   reportUse(model: HostedModel): void {
-    if (model.lease === null) return;
-    this.say({ type: 'use_reported', lease: model.lease, seq: ++this.reports, inFlight: model.running.size, queued: model.queue.length });
+    for (const { lease } of model.slices) {
+      if (lease !== null) this.say({ type: 'use_reported', lease, seq: ++this.reports, inFlight: model.running.size, queued: model.queue.length });
+    }
   }
 
   /** Answers a command, in the manner of this process. */
@@ -186,10 +210,10 @@ export abstract class ModelHost extends SimProcess implements Hosting {
   }
 
   private announce(): void {
-    const models = [...this.models.values()].filter((model) => model.lease !== null).map((model) => ({
-      model: model.spec.key, lease: model.lease, device: this.device, state: model.state, residentBytes: model.takenBytes,
-      hostBytes: model.hostBytes, inFlight: model.running.size, parkable: model.spec.parkable, terms: termsOf(model),
-    }));
+    const models = [...this.models.values()].flatMap((model) => model.slices.filter((slice) => slice.lease !== null).map((slice) => ({
+      model: model.spec.key, lease: slice.lease, device: slice.device, state: model.state, residentBytes: slice.takenBytes,
+      hostBytes: model.hostBytes, inFlight: model.running.size, parkable: model.spec.parkable, terms: termsOf(model, slice),
+    })));
     this.say({ type: 'models_announced', seq: ++this.reports, models });
   }
 
@@ -219,8 +243,8 @@ export abstract class ModelHost extends SimProcess implements Hosting {
   private tellAll(): void {
     this.world.counters.returned++;
     for (const model of this.models.values()) {
-      const { lease, state } = model;
-      if (lease !== null && (state === 'resident' || state === 'parked')) this.reportResidency(model, lease, state === 'resident' ? model.parts : null, null);
+      const { state } = model;
+      if (state === 'resident' || state === 'parked') this.reportResidency(model, state === 'resident', null);
       this.reportUse(model);
     }
     this.askAgain();
@@ -239,7 +263,7 @@ export abstract class ModelHost extends SimProcess implements Hosting {
   protected leave(): void {
     this.alive = false;
     this.connection?.break();
-    this.world.card(this.device).exit(this.generation, this.world.lag('exit'));
+    for (const card of this.world.cards) if (card.bytesOf(this.generation) > 0 || this.devices.includes(card.about.device)) card.exit(this.generation, this.world.lag('exit'));
     for (const model of this.models.values()) endAllCalls(model, 'worker_lost');
   }
 }

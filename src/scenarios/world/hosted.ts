@@ -1,32 +1,38 @@
-/** One model inside a process: what it truly holds, who uses it, and the door. */
-import type { Effect } from '../../../broker/core/effects.js';
+/** One model inside a process: what it truly holds on each of its cards, who uses it, and the door. */
 import type { LeasePart, LeaseTerms, RequestClass, ResidencyState } from '../../../protocol/index.js';
 import type { Call, CallOutcome } from './context.js';
 import type { ModelKnobs } from './knobs.js';
 import type { Timer } from './scheduler.js';
 
-export type Grant = Extract<Effect, { type: 'grant' }>;
-
-/** A request to the broker that is open for this model. One at a time (D2). */
+/** Requests to the broker that are open for this model: one a card, asked together. One such set at a time (D2). */
 export interface Asking {
-  /** Null: there was no broker to ask, or the one that was asked is gone. */
-  request: number | null;
   readonly kind: 'load' | 'context' | 'switch' | 'resize';
+  /** By request: the card that it is for. None: there was no broker to ask, or the one that was asked is gone. */
+  readonly requests: Map<number, Slice>;
+  /** What has been granted so far; nothing begins before all is. */
+  readonly granted: Map<Slice, Granted>;
+  /** What the gang is called; null: it is one card. */
+  gang: string | null;
   class: RequestClass;
   deadlineUs: number;
   /** The call that a context or a resize is for. */
   readonly call: Call | null;
   /** What it is asked for beside what is there; a load's are those of its model. */
-  readonly parts: readonly LeasePart[];
+  readonly parts: ReadonlyMap<Slice, readonly LeasePart[]>;
   readonly sinceUs: number;
   /** Its age counts: it was asked before, over a connection that is lost. */
   isAgain: boolean;
 }
 
+export interface Granted {
+  readonly lease: string;
+  readonly chargedBytes: number;
+}
+
 /** A door shut by a command: calls inside end, few older ones may still begin (D20). */
 export interface Door {
-  /** Null: the broker that gave it is gone. */
-  command: number | null;
+  /** A command for each lease of the model; all of it moves. None: the broker that gave them is gone. */
+  readonly commands: Map<string, number>;
   readonly target: 'host' | 'none' | 'device';
   readonly bytes: number | null;
   readonly waiterSinceUs: number | null;
@@ -35,37 +41,55 @@ export interface Door {
   expiry: Timer | null;
 }
 
-export interface HostedModel {
-  readonly spec: ModelKnobs;
-  state: ResidencyState;
+/** What a model has on one card. */
+export interface Slice {
+  readonly device: string;
+  /** Of every part so much is here; the shares of all slices are 1. */
+  readonly share: number;
   lease: string | null;
   chargedBytes: number;
   /** Truly on the card for this model. */
   takenBytes: number;
-  hostBytes: number;
   /** Measured parts as last reported; declared ones before. */
   parts: readonly LeasePart[];
+  /** Bytes that a lie left on the card; free only at the exit. */
+  leakedBytes: number;
+}
+
+export interface HostedModel {
+  readonly spec: ModelKnobs;
+  readonly slices: readonly Slice[];
+  /** What its leases were asked for as, together; null: it is one card. */
+  gang: { readonly gang: string; readonly size: number } | null;
+  state: ResidencyState;
+  hostBytes: number;
   readonly running: Set<Call>;
   readonly queue: Call[];
   door: Door | null;
   asking: Asking | null;
   /** Given and not yet begun. */
-  granted: Grant | null;
+  granted: Asking | null;
   class: RequestClass;
   /** The load has been confirmed to the broker. */
   begun: boolean;
   /** Its load goes no further, though its process lives. */
   hangs: boolean;
-  /** Bytes that a lie left on the card; free only at the exit. */
-  leakedBytes: number;
   contexts: number;
 }
 
-export function hostedModel(spec: ModelKnobs): HostedModel {
+export function hostedModel(spec: ModelKnobs, devices: readonly string[]): HostedModel {
   return {
-    spec, state: 'absent', lease: null, chargedBytes: 0, takenBytes: 0, hostBytes: 0, parts: spec.parts, running: new Set(),
-    queue: [], door: null, asking: null, granted: null, class: spec.class, begun: false, hangs: false, leakedBytes: 0, contexts: 1,
+    spec, state: 'absent', gang: null, hostBytes: 0, running: new Set(), queue: [], door: null, asking: null, granted: null, class: spec.class, begun: false, hangs: false, contexts: 1,
+    slices: devices.map((device, index) => {
+      const share = devices.length === 1 ? 1 : (spec.shares[index] ?? 0);
+      return { device, share, lease: null, chargedBytes: 0, takenBytes: 0, parts: shareOf(spec.parts, share), leakedBytes: 0 };
+    }),
   };
+}
+
+/** Parts as a card with this share has them. */
+export function shareOf(parts: readonly LeasePart[], share: number): readonly LeasePart[] {
+  return share === 1 ? parts : parts.map((part) => ({ ...part, bytes: Math.floor(part.bytes * share) }));
 }
 
 export function sumBytes(parts: readonly LeasePart[]): number {
@@ -74,22 +98,40 @@ export function sumBytes(parts: readonly LeasePart[]): number {
   return sum;
 }
 
+/** On all of its cards together. */
+export function takenBytes(model: HostedModel): number {
+  return model.slices.reduce((sum, slice) => sum + slice.takenBytes, 0);
+}
+
+/** It has its lease; of several all. */
+export function isLeased(model: HostedModel): boolean {
+  return model.slices.every((slice) => slice.lease !== null);
+}
+
+/** The lease of its first card: names one grant among those before and after. */
+export function leadLease(model: HostedModel): string | null {
+  return model.slices[0]?.lease ?? null;
+}
+
 /** The bytes stay on the card in nobody's name until the process ends. */
-export function leak(model: HostedModel, bytes: number): void {
-  model.leakedBytes += bytes;
-  model.takenBytes -= bytes;
+export function leak(slice: Slice, bytes: number): void {
+  slice.leakedBytes += bytes;
+  slice.takenBytes -= bytes;
 }
 
 export function forget(model: HostedModel): void {
   model.state = 'absent';
-  model.lease = null;
-  model.chargedBytes = 0;
+  model.gang = null;
   model.hostBytes = 0;
-  model.parts = model.spec.parts;
   model.begun = false;
   model.hangs = false;
   model.granted = null;
   model.contexts = 1;
+  for (const slice of model.slices) {
+    slice.lease = null;
+    slice.chargedBytes = 0;
+    slice.parts = shareOf(model.spec.parts, slice.share);
+  }
 }
 
 export function isOlderThanWaiter(model: HostedModel, call: Call): boolean {
@@ -120,13 +162,14 @@ export function higherClass(left: RequestClass, right: RequestClass): RequestCla
   return ranks[left] >= ranks[right] ? left : right;
 }
 
-/** As what the broker has it, by the process's own book: what was asked, trued up by what was measured. */
-export function termsOf({ spec, state, parts, chargedBytes, class: wanted }: HostedModel): LeaseTerms {
+/** As what the broker has it on one card, by the process's own book: what was asked, trued up by what was measured. */
+export function termsOf({ spec, state, gang, class: wanted }: HostedModel, { share, parts, chargedBytes }: Slice): LeaseTerms {
   const isMeasured = state !== 'loading' && state !== 'resuming';
-  const declared = spec.parts.filter((part) => !parts.some(({ name }) => name === part.name));
-  const known = isMeasured ? parts.map((part) => largerOf(part, spec.parts.find(({ name }) => name === part.name))) : [...parts, ...declared];
+  const asked = shareOf(spec.parts, share);
+  const declared = asked.filter((part) => !parts.some(({ name }) => name === part.name));
+  const known = isMeasured ? parts.map((part) => largerOf(part, asked.find(({ name }) => name === part.name))) : [...parts, ...declared];
   const policy = { ttlMs: spec.ttlMs, pinned: spec.pinned, exclusive: false };
-  return { chargedBytes: isMeasured ? Math.ceil((sumBytes(known) * 11) / 10) : chargedBytes, parts: known, class: wanted, policy };
+  return { chargedBytes: isMeasured ? Math.ceil((sumBytes(known) * 11) / 10) : chargedBytes, parts: known, class: wanted, policy, ...(gang === null ? {} : { gang }) };
 }
 
 /** A part that grows with use is charged as declared until it is more. */

@@ -2,11 +2,11 @@
 import type { CommandAnswer } from '../../../broker/core/events.js';
 import type { LeasePart } from '../../../protocol/index.js';
 import type { Call, CallOutcome } from './context.js';
-import type { HostedModel } from './hosted.js';
+import type { HostedModel, Slice } from './hosted.js';
 import type { EngineKnobs } from './knobs.js';
 import type { SimProcess } from './process.js';
 
-type Base = Pick<SimProcess, 'world' | 'generation' | 'device' | 'behaviour' | 'alive' | 'say' | 'later'>;
+type Base = Pick<SimProcess, 'world' | 'generation' | 'devices' | 'behaviour' | 'alive' | 'say' | 'later'>;
 
 export interface Hosting extends Base {
   readonly models: ReadonlyMap<string, HostedModel>;
@@ -16,6 +16,7 @@ export interface Hosting extends Base {
   readonly stopsLoads: boolean;
   end(how: string): void;
   nextRequest(): number;
+  nextGang(): string;
   byLease(lease: string): HostedModel | null;
   pump(model: HostedModel): void;
   askForRoom(model: HostedModel): void;
@@ -24,10 +25,13 @@ export interface Hosting extends Base {
   moveIfDrained(model: HostedModel): void;
   takeBackExtension(model: HostedModel): void;
   endCall(model: HostedModel, call: Call, outcome: CallOutcome): void;
-  allocate(model: HostedModel, bytes: number): boolean;
-  free(model: HostedModel, bytes: number): void;
+  allocate(model: HostedModel, slice: Slice, bytes: number): boolean;
+  free(slice: Slice, bytes: number): void;
   takeResidual(): void;
-  reportResidency(model: HostedModel, lease: string, parts: readonly LeasePart[] | null, loadMs: number | null): void;
+  /** What it holds on one card. */
+  reportSlice(model: HostedModel, slice: Slice, parts: readonly LeasePart[] | null, loadMs: number | null): void;
+  /** On all of its cards; with its parts as they are when `parts`. */
+  reportResidency(model: HostedModel, parts: boolean, loadMs: number | null): void;
   reportUse(model: HostedModel): void;
   answer(command: number | null, answer: CommandAnswer): void;
 }

@@ -24,6 +24,9 @@ export interface ModelKnobs {
   readonly grows: number;
   readonly addsContexts: number;
   readonly parallel: number;
+  /** Cards that it is spread over, and what of it each has, in the order of their UUIDs. */
+  readonly cards: number;
+  readonly shares: readonly number[];
   readonly parkable: boolean;
   readonly ttlMs: number | null;
   readonly pinned: boolean;
@@ -70,6 +73,8 @@ export function knobsOf(seed: number): Knobs {
   const smallestBytes = Math.min(...cards.map((card) => card.totalBytes));
   const models = Array.from({ length: random.int(1, 10) }, (_, index) => modelKnobs(random, index, engines, smallestBytes));
   const faults = random.chance(0.2) ? noFaults : faultKnobs(random);
+  const wide = wideKnobs(new Prng(seed, 'gangs'), cards, models);
+  const wideFaults = faults === noFaults ? {} : cardFaultKnobs(new Prng(seed, 'card-faults'), cards);
   const hangs = new Prng(seed, 'hangs');
   const shares = new Prng(seed, 'shares');
   const isTight = shares.chance(0.12);
@@ -84,7 +89,7 @@ export function knobsOf(seed: number): Knobs {
     seed,
     cards,
     engines,
-    models,
+    models: wide,
     clients: random.int(1, 4),
     holders: random.chance(0.6) ? random.int(1, 2) : 0,
     arrivalMs: random.pick([120, 300, 800, 2_000]),
@@ -98,7 +103,7 @@ export function knobsOf(seed: number): Knobs {
     floodMs: isTight ? shares.pick([500, 2_000, 8_000]) : 0,
     classPolicies,
     allowLedgerOnly: cards.some((card) => card.confirms === 'none') || random.chance(0.15),
-    faults: { ...faults, loadHangs, breakMs, restartMs, neverReturns, breaksAtGrant },
+    faults: { ...faults, ...wideFaults, loadHangs, breakMs, restartMs, neverReturns, breaksAtGrant },
   };
 }
 
@@ -153,11 +158,46 @@ function modelKnobs(random: Prng, index: number, engines: readonly EngineKnobs[]
     addsContexts: 0.03,
     callMs: random.int(20, random.pick([300, 2_000, 8_000])),
     parallel: random.int(1, 3),
+    cards: 1,
+    shares: [1],
     parkable: random.chance(0.4),
     ttlMs: random.chance(0.3) ? random.int(1_000, 20_000) : null,
     pinned: random.chance(0.05),
     class: random.pick(classes),
     loadFails: random.chance(0.06) ? random.pick([0.3, 1]) : 0,
+  };
+}
+
+/** Where there are several cards, half the seeds have models that are spread over some of them, as large on each as others are on one. */
+function wideKnobs(random: Prng, cards: readonly CardDescription[], models: readonly ModelKnobs[]): ModelKnobs[] {
+  if (cards.length === 1 || random.chance(0.5)) return [...models];
+  return models.map((model) => {
+    if (!random.chance(0.4)) return model;
+    const count = random.int(2, Math.min(3, cards.length));
+    const shares = random.pick([evenShares(count), evenShares(count), lopsidedShares(count)]);
+    return {
+      ...model, cards: count, shares, parts: times(model.parts, count), trueParts: times(model.trueParts, count),
+      peakBytes: model.peakBytes * count, truePeakBytes: model.truePeakBytes * count,
+    };
+  });
+}
+
+function evenShares(count: number): number[] {
+  return Array.from({ length: count }, () => 1 / count);
+}
+
+function lopsidedShares(count: number): number[] {
+  return Array.from({ length: count }, (_, index) => (index === 0 ? 0.5 : 0.5 / (count - 1)));
+}
+
+function times(parts: readonly LeasePart[], count: number): LeasePart[] {
+  return parts.map((part) => ({ ...part, bytes: part.bytes * count }));
+}
+
+function cardFaultKnobs(random: Prng, cards: readonly CardDescription[]): Partial<Faults> {
+  return {
+    cardLostMs: random.chance(0.2) ? random.pick([20_000, 60_000]) : 0,
+    misplaces: cards.length > 1 && random.chance(0.2) ? 0.2 : 0,
   };
 }
 
@@ -196,6 +236,7 @@ function faultKnobs(random: Prng): Faults {
     probeLateMsMax: some(2_500),
     probeOutageMs: some(30_000),
     lowerRungMs: some(30_000),
+    cardLostMs: 0,
     crashMs: some(40_000),
     stallMs: some(60_000),
     breakMs: some(60_000),
@@ -210,6 +251,7 @@ function faultKnobs(random: Prng): Faults {
     ackEarly: some(0.25),
     ackLies: some(0.2),
     freesShort: some(0.3),
+    misplaces: 0,
     overAllocates: some(0.2),
     ignoresCommands: some(0.15),
     answersLate: some(0.3),

@@ -16,6 +16,7 @@ export class Mischief {
 
   start(): void {
     this.repeat('foreignMs', () => this.changeForeign());
+    this.repeat('cardLostMs', () => this.loseCard());
     this.repeat('crashMs', () => this.crashOne());
     this.repeat('stallMs', () => this.stopOne());
     this.repeat('breakMs', () => this.breakOne());
@@ -39,6 +40,14 @@ export class Mischief {
     const card = random.pick(world.cards);
     const wantedBytes = random.chance(0.3) ? 0 : random.int(0, Math.floor(card.about.totalBytes * world.faults.foreignShareMax));
     card.foreignBytes = Math.min(wantedBytes, card.foreignBytes + card.freeBytes());
+  }
+
+  private loseCard(): void {
+    const { random, world } = this;
+    const card = random.pick(world.cards);
+    if (card.isLost) return;
+    world.loseCard(card);
+    world.scheduler.after(msToUs(random.int(500, 30_000)), () => world.regainCard(card));
   }
 
   private crashOne(): void {

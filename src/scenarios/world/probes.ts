@@ -49,7 +49,7 @@ export class Prober {
   request(device: string, notBeforeUs: number): void {
     const card = this.world.card(device);
     this.wanted.set(device, Math.max(this.wanted.get(device) ?? 0, notBeforeUs));
-    if (this.inFlight.has(device)) return;
+    if (this.inFlight.has(device) || card.isLost) return;
     const { scheduler } = this.world;
     if (notBeforeUs <= scheduler.coreUs) {
       this.probe(card);
@@ -63,7 +63,7 @@ export class Prober {
   }
 
   private repeat(card: SimCard): void {
-    if (this.world.brokerIsUp && !this.inFlight.has(card.about.device)) this.probe(card);
+    if (this.world.brokerIsUp && !card.isLost && !this.inFlight.has(card.about.device)) this.probe(card);
     this.world.scheduler.after(msToUs(this.world.knobs.limits.sampleIntervalMs), () => this.repeat(card));
   }
 

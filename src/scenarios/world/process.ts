@@ -18,7 +18,7 @@ export abstract class SimProcess implements Peer {
   private stopped = false;
   private readonly frozen: (() => void)[] = [];
 
-  constructor(readonly world: WorldContext, readonly generation: string, readonly device: string, readonly behaviour: Behaviour) {}
+  constructor(readonly world: WorldContext, readonly generation: string, readonly devices: readonly string[], readonly behaviour: Behaviour) {}
 
   /** The broker's effects reach the process over its connection. */
   receive(effect: Effect): void {
@@ -104,7 +104,7 @@ export abstract class SimProcess implements Peer {
   private beat(connection: Connection): void {
     if (this.connection !== connection) return;
     const { knobs } = this.world;
-    this.say({ type: 'heartbeat', reserved: [{ device: this.device, bytes: this.world.card(this.device).bytesOf(this.generation) }] });
+    this.say({ type: 'heartbeat', reserved: this.devices.map((device) => ({ device, bytes: this.world.card(device).bytesOf(this.generation) })) });
     this.later(knobs.limits.heartbeatIntervalMs, () => this.beat(connection));
   }
 

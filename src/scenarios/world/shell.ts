@@ -6,6 +6,7 @@
  */
 import type { CoreEvent } from '../../../broker/core/events.js';
 import type { Effect } from '../../../broker/core/effects.js';
+import type { CardDescription } from './card.js';
 import type { Peer, WorldContext } from './context.js';
 import type { Core, CoreModule, Happening } from './core-module.js';
 import type { Holder } from './holder.js';
@@ -58,13 +59,9 @@ export class Shell {
     this.nextTick();
   }
 
+  /** Those that are there. */
   private addCards(): void {
-    for (const { about } of this.world.cards) {
-      this.take({
-        type: 'card_added', device: about.device, name: 'simulated', kind: 'simulated', totalBytes: about.totalBytes,
-        reserveBytes: about.reserveBytes, confirms: about.confirms, floorBytes: about.floorBytes,
-      });
-    }
+    for (const card of this.world.cards) if (!card.isLost) this.addCard(card.about);
   }
 
   /** The broker is gone at once, with all that it knew and all that was on its way. Returns what is on record of the others. */
@@ -77,10 +74,10 @@ export class Shell {
     this.peers.clear();
     const all = [...workers, ...holders.filter(({ generation }) => module.mayHold(this.core, generation))];
     return all.filter(({ alive }) => alive).map((process) => {
-      const { generation, device } = process;
+      const { generation, devices } = process;
       const isWorker = process instanceof Worker;
       const floors = module.floorsOf(this.core, generation);
-      return { process, happening: { type: 'process_recorded', generation, role: isWorker ? 'worker' : 'holder', name: isWorker ? generation : 'app', engine: isWorker ? process.engine.name : null, devices: [device], floors } };
+      return { process, happening: { type: 'process_recorded', generation, role: isWorker ? 'worker' : 'holder', name: isWorker ? generation : 'app', engine: isWorker ? process.engine.name : null, devices, floors } };
     });
   }
 
@@ -94,6 +91,13 @@ export class Shell {
 
   knows(generation: string): boolean {
     return this.isUp && this.parts.module.ledgerView(this.core, this.world.scheduler.coreUs).processes.some((process) => process.generation === generation);
+  }
+
+  addCard(about: CardDescription): void {
+    this.take({
+      type: 'card_added', device: about.device, name: 'simulated', kind: 'simulated', totalBytes: about.totalBytes,
+      reserveBytes: about.reserveBytes, confirms: about.confirms, floorBytes: about.floorBytes,
+    });
   }
 
   addPeer(peer: Peer): void {

@@ -13,8 +13,8 @@ export class Worker extends ModelHost implements CallTaker, Ended {
   private ending = false;
   private tellsFloor = false;
 
-  constructor(world: WorldContext, generation: string, device: string, behaviour: Behaviour, engine: EngineKnobs, private readonly supervisor: Supervisor) {
-    super(world, generation, device, behaviour, engine);
+  constructor(world: WorldContext, generation: string, devices: readonly string[], behaviour: Behaviour, engine: EngineKnobs, private readonly supervisor: Supervisor) {
+    super(world, generation, devices, behaviour, engine);
     supervisor.watch(this);
   }
 
@@ -34,7 +34,7 @@ export class Worker extends ModelHost implements CallTaker, Ended {
   start(hangs: boolean): void {
     const { floorBytes, spawnMs } = this.engine;
     this.later(spawnMs * 0.6, () => {
-      if (!this.world.card(this.device).allocate(this.generation, floorBytes)) {
+      if (!this.devices.every((device) => this.world.card(device).allocate(this.generation, floorBytes))) {
         this.world.counters.ooms++;
         this.end('out of memory at start');
         return;
@@ -57,7 +57,7 @@ export class Worker extends ModelHost implements CallTaker, Ended {
     const { partial, profilesFreeMemory, floorBytes } = this.engine;
     this.say({
       type: 'process_ready', capabilities: { park: true, partial, embed: false, profilesFreeMemory },
-      floors: this.tellsFloor ? [{ device: this.device, bytes: floorBytes + (this.isResidualTold ? this.behaviour.residualBytes : 0) }] : [],
+      floors: this.tellsFloor ? this.devices.map((device) => ({ device, bytes: floorBytes + (this.residualTold.has(device) ? this.behaviour.residualBytes : 0) })) : [],
     });
   }
 
@@ -118,7 +118,7 @@ export class Worker extends ModelHost implements CallTaker, Ended {
     const { generation } = this;
     const { random, faults } = this.world;
     const wasAttached = this.isAttached;
-    const lease = [...this.models.values()].find((model) => model.lease !== null)?.lease;
+    const lease = [...this.models.values()].flatMap((model) => model.slices).find((slice) => slice.lease !== null)?.lease;
     this.leave();
     const confirmUs = msToUs(random.int(1, 60));
     if (wasAttached) this.world.tellLater(500, { type: 'session_closed', generation, reason: 'end of file' });

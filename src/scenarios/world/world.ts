@@ -134,13 +134,29 @@ export class World implements WorldContext {
   /** From now on nothing new goes wrong; those who are stopped or lie must be got rid of by the broker, holders mend themselves. */
   stopFaults(): void {
     this.faults = noFaults;
-    for (const card of this.cards) card.foreignBytes = 0;
+    for (const card of this.cards) {
+      card.foreignBytes = 0;
+      this.regainCard(card);
+    }
     for (const holder of this.holders) {
       if (holder.isStopped) holder.goOn();
       if (holder.isGone) holder.end('exit code 0');
       const { ackLies, freesShort, ignoresCommands, leaksOnFailure, beginsLateMs } = holder.behaviour;
       if (ackLies || freesShort || ignoresCommands || leaksOnFailure || beginsLateMs > 0) holder.end('exit code 0');
     }
+  }
+
+  /** It has fallen off the bus: nothing can be taken there, and nobody reads it. */
+  loseCard(card: SimCard): void {
+    card.isLost = true;
+    this.tell({ type: 'card_lost', device: card.about.device, reason: 'GPU is lost' });
+  }
+
+  /** It is back, with what it had. */
+  regainCard(card: SimCard): void {
+    if (!card.isLost) return;
+    card.isLost = false;
+    this.shell.addCard(card.about);
   }
 
   private randomLag(msMax: number): FreeLag {
@@ -157,12 +173,12 @@ export class World implements WorldContext {
   private spawn(effect: SpawnEffect): void {
     const { generation } = effect;
     const engine = this.knobs.engines.find((candidate) => candidate.name === effect.engine);
-    const device = effect.devices[0];
-    if (engine === undefined || device === undefined || this.random.chance(this.faults.spawnFails)) {
+    const { devices } = effect;
+    if (engine === undefined || devices.length === 0 || this.random.chance(this.faults.spawnFails)) {
       this.scheduler.after(20_000, () => this.tell({ type: 'spawn_failed', generation, code: 'spawn_failed', reason: 'cannot be started' }));
       return;
     }
-    const worker = new Worker(this, generation, device, this.behaviourOfNext(engine.name), engine, this.supervisor);
+    const worker = new Worker(this, generation, devices, this.behaviourOfNext(engine.name), engine, this.supervisor);
     this.workers.set(generation, worker);
     worker.start(this.random.chance(this.faults.spawnHangs));
   }

@@ -134,11 +134,6 @@ t.test('bad requests are typed denials that name the thing; the ledger and every
   test.equal(only(stage.ask(holder, 'm', 0, { parts: sum }).effects, 'deny').code, 'bytes_invalid', 'each part may be fine and the sum not');
   const unknown = only(stage.ask(holder, 'm', 1, { device: 'GPU-zzz' }).effects, 'deny');
   test.match(unknown, { code: 'device_unknown', details: { device: 'GPU-zzz', known: card0 } });
-  const gang = only(stage.send({
-    type: 'budget_requested', generation: holder, request: 900, model: 'g', device: card0, lease: null, parts: [weights(1)], peakBytes: 0, class: 'normal', deadlineMs: 1,
-    ageMs: 0, parkable: false, profilesFreeMemory: false, source: 'estimated', policy: { ttlMs: null, pinned: false, exclusive: false }, gang: { gang: 'a', size: 2 },
-  }), 'deny');
-  test.equal(gang.code, 'gang_unsupported');
   test.equal(only(stage.ask(holder, 'm', 1, { lease: 'boot-l99' }).effects, 'deny').code, 'lease_unknown');
   const other = stage.session('holder');
   const lease = stage.granted(other, 'theirs', GiB);

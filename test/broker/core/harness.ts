@@ -38,6 +38,7 @@ export interface AskOptions {
   readonly policy?: Partial<ModelPolicy>;
   readonly parts?: readonly LeasePart[];
   readonly request?: number;
+  readonly gang?: { readonly gang: string; readonly size: number };
 }
 
 export interface WorkerOptions {
@@ -85,6 +86,8 @@ export class Stage {
     const effects = step(this.core, { atUs: this.nowUs, ...happening });
     checkInvariants(this.core);
     this.effects.push(...effects);
+    if (happening.type === 'process_resumed') this.beating.add(happening.generation);
+    if (happening.type === 'session_closed') this.beating.delete(happening.generation);
     const all = [...effects];
     for (const effect of effects) {
       if (effect.type === 'spawn') this.beating.add(effect.generation);
@@ -145,12 +148,13 @@ export class Stage {
     return generation;
   }
 
-  place(client: string, model: string, options: { readonly engine?: string; readonly device?: string | null; readonly estimateBytes?: number | null; readonly class?: RequestClass; readonly deadlineMs?: number } = {}): { readonly request: number; readonly effects: Effect[] } {
+  place(client: string, model: string, options: { readonly engine?: string; readonly device?: string | null; readonly estimateBytes?: number | null; readonly class?: RequestClass; readonly deadlineMs?: number; readonly devices?: readonly string[]; readonly cards?: number } = {}): { readonly request: number; readonly effects: Effect[] } {
     const request = this.nextRequest++;
     const effects = this.send({
       type: 'place_requested', generation: client, request, model, engine: options.engine ?? 'llama', estimateBytes: options.estimateBytes ?? null,
       class: options.class ?? 'normal', deadlineMs: options.deadlineMs ?? 60_000, ageMs: 0, device: options.device ?? null,
       policy: { ttlMs: null, pinned: false, exclusive: false },
+      ...(options.devices === undefined ? {} : { devices: options.devices }), ...(options.cards === undefined ? {} : { cards: options.cards }),
     });
     return { request, effects };
   }
@@ -182,9 +186,34 @@ export class Stage {
       parts: options.parts ?? [weights(bytes)], peakBytes: options.peakBytes ?? 0, class: options.class ?? 'normal',
       deadlineMs: options.deadlineMs ?? 60_000, ageMs: options.ageMs ?? 0, parkable: options.parkable ?? false,
       profilesFreeMemory: options.profiles ?? false, source: options.source ?? 'estimated',
-      policy: { ttlMs: null, pinned: false, exclusive: false, ...options.policy }, gang: null,
+      policy: { ttlMs: null, pinned: false, exclusive: false, ...options.policy }, gang: options.gang ?? null,
     });
     return { request, effects };
+  }
+
+  /** Asks for one model on several cards at once: bytes by card. The requests come in the order given. */
+  askGang(generation: string, model: string, bytes: Readonly<Record<string, number>>, options: AskOptions & { readonly name?: string; readonly leases?: Readonly<Record<string, string>> } = {}): { readonly requests: number[]; readonly effects: Effect[] } {
+    const gang = { gang: options.name ?? `g${String(this.nextRequest)}`, size: Object.keys(bytes).length };
+    const asked = Object.entries(bytes).map(([device, each]) => this.ask(generation, model, each, { ...options, device, gang, lease: options.leases?.[device] ?? null }));
+    return { requests: asked.map(({ request }) => request), effects: asked.flatMap(({ effects }) => effects) };
+  }
+
+  /** Granted and loaded on all of its cards; the leases by card. */
+  residentGang(generation: string, model: string, bytes: Readonly<Record<string, number>>, options: AskOptions = {}): Record<string, string> {
+    const grants = all(this.askGang(generation, model, bytes, options).effects, 'grant');
+    const leases = Object.fromEntries(grants.map(({ device, lease }) => [device, lease]));
+    for (const [device, lease] of Object.entries(leases)) this.load(generation, lease, bytes[device] ?? 0, { device });
+    for (const device of Object.keys(leases)) this.sample(device);
+    return leases;
+  }
+
+  /** A worker over several cards, up. */
+  wideWorker(devices: readonly string[], options: WorkerOptions = {}): string {
+    const client = this.session();
+    const { effects } = this.place(client, options.model ?? `first-${String(this.nextRequest)}`, { engine: options.engine ?? 'llama', devices, cards: devices.length });
+    const spawned = only(effects, 'spawn');
+    this.ready(spawned.generation, options);
+    return spawned.generation;
   }
 
   /** Asks and insists on the grant. */

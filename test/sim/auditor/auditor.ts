@@ -14,6 +14,7 @@ import { followEffect } from './follow-effects.js';
 import { followEvent, noteFailure } from './follow-events.js';
 import { requestKey } from './records.js';
 import { checkAnswer, checkOpenRequests, isAnswer } from './rules-answers.js';
+import { checkGangs } from './rules-gangs.js';
 import { checkGrant, checkLoaded } from './rules-grants.js';
 import { checkOom } from './rules-oom.js';
 import { checkPlaced, checkSpawn, checkStray, checkTerminate } from './rules-processes.js';
@@ -35,6 +36,7 @@ export class Auditor {
     if (event.type === 'sampled') this.noteUnclear(event);
     const check = this.checkOf(event, effects);
     checkRecords(check);
+    checkGangs(check);
     for (const effect of effects) {
       this.judge(check, effect);
       this.count(effect);

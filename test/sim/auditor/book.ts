@@ -7,7 +7,7 @@ import type { CoreEvent } from '../../../broker/core/events.js';
 import type { ClassPolicy, Limits, RequestClass } from '../../../protocol/index.js';
 import { AttendedClock } from './attended.js';
 import {
-  requestKey, type AuditedCard, type AuditedCommand, type AuditedLease, type AuditedProcess, type AuditedRequest, type Departure,
+  floorOn, isOn, requestKey, type AuditedCard, type AuditedCommand, type AuditedLease, type AuditedProcess, type AuditedRequest, type Departure,
 } from './records.js';
 
 export interface BookOptions {
@@ -123,7 +123,7 @@ export class Book {
   chargedBytes(device: string): number {
     let charged = 0;
     for (const lease of this.leases.values()) if (lease.device === device && !lease.isLeftToReading) charged += lease.promiseBytes;
-    for (const process of this.processes.values()) if (process.state !== 'gone' && process.device === device) charged += process.floorBytes;
+    for (const process of this.processes.values()) if (isOn(process, device)) charged += floorOn(process, device);
     if (this.isLedgerOnly(device)) return charged;
     for (const departure of this.departures) if (departure.device === device) charged += departure.bytes;
     return charged;
@@ -136,6 +136,11 @@ export class Book {
 
   isPinned(lease: AuditedLease): boolean {
     return this.pins.get(lease.model) ?? lease.pinned;
+  }
+
+  /** The leases that go where this one goes, itself among them. */
+  companions(lease: AuditedLease): AuditedLease[] {
+    return lease.gang === null ? [lease] : this.leasesOf(lease.generation).filter((other) => other.gang === lease.gang && other.model === lease.model);
   }
 
   leasesOf(generation: string): AuditedLease[] {

@@ -32,7 +32,7 @@ export function followEffect(check: Check, effect: Effect): void {
       answered(book, effect);
       return;
     case 'spawn':
-      book.processes.set(effect.generation, newProcess(book, effect.generation, 'worker', effect.engine, effect.devices[0] ?? null));
+      book.processes.set(effect.generation, newProcess(book, effect.generation, 'worker', effect.engine, effect.devices));
       return;
     case 'terminate': {
       const process = book.process(effect.generation);
@@ -85,12 +85,12 @@ function followWait({ book, records }: Check, effect: EffectOf<'wait'>, request:
   if (worker !== null) worker.startedFor ??= request.generation;
 }
 
-/** A worker that did not come up counts against the models that waited for it, on the card where it would have run. */
+/** A worker that did not come up counts against the models that waited for it, on the cards where it would have run. */
 function noteSpawnFailure({ book, spawnFailures }: Check, effect: EffectOf<'deny'>): void {
   if (effect.code !== 'spawn_failed') return;
   const request = book.request(effect.generation, effect.request);
-  const device = book.processes.get(request?.startsIn ?? '')?.device ?? null;
-  if (request !== null && device !== null) spawnFailures.add(`${device} ${request.model}`);
+  if (request === null) return;
+  for (const device of book.processes.get(request.startsIn ?? '')?.devices ?? []) spawnFailures.add(`${device} ${request.model}`);
 }
 
 function answered(book: Book, effect: EffectOf<'placed' | 'deny' | 'acknowledge' | 'fail' | 'report_evicted'>): void {
@@ -105,13 +105,14 @@ function followGrant(book: Book, effect: EffectOf<'grant'>): void {
   const request = book.request(effect.generation, effect.request);
   if (request === null) return;
   book.closeRequest(request);
+  for (const { lease, chargedBytes } of effect.also ?? []) followResizedToo(book, request, lease, chargedBytes);
   const lease = book.leases.get(effect.lease);
   if (lease === undefined) {
     book.leases.set(effect.lease, newLease(book, request, effect));
     return;
   }
   lease.shortBytes = shortOf(lease, request);
-  lease.parts = mergeParts(lease, request);
+  lease.parts = mergeParts(lease, request.parts);
   // Of a model that is partly away only what it has and what it was given is sure.
   const mergedBytes = lease.shortBytes > 0 ? lease.residentBytes : withHeadroom(sumOf(lease.parts));
   // A resize downwards is charged as before until it has been seen, and then less.
@@ -125,6 +126,19 @@ function followGrant(book: Book, effect: EffectOf<'grant'>): void {
   if (lease.stage === 'parked') Object.assign(lease, { stage: 'granted', peakBytes: request.askedBytes, grantedAtUs: book.nowUs, refusedStops: 0 });
 }
 
+/** Another lease of the same resize. */
+function followResizedToo(book: Book, request: AuditedRequest, id: string, chargedBytes: number): void {
+  const lease = book.leases.get(id);
+  const parts = request.also.find((change) => change.lease === id)?.parts;
+  if (lease === undefined || parts === undefined) return;
+  lease.parts = mergeParts(lease, parts);
+  const mergedBytes = lease.shortBytes > 0 ? lease.residentBytes : withHeadroom(sumOf(lease.parts));
+  lease.promiseBytes = Math.min(mergedBytes, chargedBytes);
+  lease.growing = lease.stage === 'resident' && chargedBytes > lease.shownBytes;
+  if (lease.growing) lease.growingSinceUs = book.nowUs;
+  lease.shownBytes = chargedBytes;
+}
+
 /** What partial evictions freed of it stays away, unless the whole model is asked for again. */
 export function shortOf(lease: AuditedLease, request: AuditedRequest): number {
   const isWhole = lease.stage === 'parked' || request.parts.some((part) => part.kind === 'weights');
@@ -132,9 +146,9 @@ export function shortOf(lease: AuditedLease, request: AuditedRequest): number {
 }
 
 /** The parts of a lease after a request has extended it; a parked one begins anew with what is asked. */
-export function mergeParts(lease: AuditedLease, request: AuditedRequest): AuditedLease['parts'] {
+export function mergeParts(lease: AuditedLease, asked: AuditedLease['parts']): AuditedLease['parts'] {
   const byName = new Map((lease.stage === 'parked' ? [] : lease.parts).map((part) => [part.name, part]));
-  for (const part of request.parts) {
+  for (const part of asked) {
     if (part.bytes === 0) byName.delete(part.name);
     else byName.set(part.name, part);
   }
@@ -143,7 +157,7 @@ export function mergeParts(lease: AuditedLease, request: AuditedRequest): Audite
 
 function newLease(book: Book, request: AuditedRequest, effect: EffectOf<'grant'>): AuditedLease {
   return {
-    lease: effect.lease, model: request.model, generation: effect.generation, device: effect.device, class: request.class, stage: 'granted', parts: request.parts,
+    lease: effect.lease, model: request.model, generation: effect.generation, device: effect.device, gang: request.gang?.key ?? null, gangSize: request.gang?.size ?? 1, class: request.class, stage: 'granted', parts: request.parts,
     peakBytes: request.askedBytes, promiseBytes: effect.chargedBytes, shownBytes: effect.chargedBytes, residentBytes: 0, pinned: request.pinned, revived: book.closedLeases.get(effect.lease)?.revived === true, neverCame: false, profilesFreeMemory: request.profilesFreeMemory,
     grantedAtUs: book.nowUs, loadedAtUs: 0, loadPromiseBytes: 0, parkedAtUs: 0, shortBytes: 0, growing: false, growingSinceUs: 0, refusedStops: 0, isLeftToReading: false, blamed: false, isQuarantined: false, inFlight: 0, queued: 0, usedAtUs: book.nowUs, useSeq: -1, ttlMs: request.ttlMs,
   };

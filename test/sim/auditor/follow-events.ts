@@ -2,10 +2,10 @@
 import type { CoreEvent } from '../../../broker/core/events.js';
 import type { Book } from './book.js';
 import { followAnnouncement, followReport, followUse, park } from './follow-reports.js';
-import { followLoss, followRecorded, followResumed, followReturn } from './follow-returns.js';
+import { followFound, followLoss, followRecorded, followResumed, followReturn } from './follow-returns.js';
 import { followRequest } from './follow-requests.js';
 import { hear, newProcess } from './new-process.js';
-import type { AuditedLease, AuditedProcess, Departure } from './records.js';
+import { floorOn, isOn, type AuditedLease, type AuditedProcess, type Departure } from './records.js';
 
 export function followEvent(book: Book, event: CoreEvent): void {
   book.nowUs = event.atUs;
@@ -73,19 +73,30 @@ type CardEvent = Extract<CoreEvent, { type: 'card_added' | 'sampled' | 'sample_f
 function followCard(book: Book, event: CardEvent): void {
   if (event.type === 'card_added') {
     const { device, totalBytes, reserveBytes, confirms, floorBytes } = event;
-    book.cards.set(device, { device, totalBytes, reserveBytes, confirms, floorBytes, sample: null, missing: null, unclearAtUs: Number.NEGATIVE_INFINITY });
+    const known = book.cards.get(device);
+    if (known !== undefined) {
+      known.lostSinceUs = null;
+      return;
+    }
+    followFound(book, device);
+    book.cards.set(device, { device, totalBytes, reserveBytes, confirms, floorBytes, sample: null, lostSinceUs: null, missing: null, unclearAtUs: Number.NEGATIVE_INFINITY });
     return;
   }
   const card = book.cards.get(event.device);
   if (card === undefined) return;
+  if (event.type === 'card_lost') {
+    card.lostSinceUs ??= event.atUs;
+    return;
+  }
+  // Nobody reads a card that is gone; what was on its way then is not taken in.
+  if (card.lostSinceUs !== null && event.type === 'sampled') return;
   if (event.type === 'sampled') {
     card.sample = { takenAtUs: event.takenAtUs, usedBytes: event.usedBytes, hasFigures: event.processes !== null };
     card.missing = null;
     seeDepartures(book, event.device, event.takenAtUs);
     if (event.processes !== null) seeFloors(book, event.device, new Map(event.processes.map(({ generation, usedBytes }) => [generation, usedBytes])));
   } else {
-    const reading = event.type === 'sample_failed' ? event.reading : 'failed';
-    card.missing ??= { reading, sinceUs: event.atUs };
+    card.missing ??= { reading: event.reading, sinceUs: event.atUs };
   }
 }
 
@@ -98,13 +109,13 @@ function seeDepartures(book: Book, device: string, takenAtUs: number): void {
       continue;
     }
     const request = departure.beneficiary === null ? undefined : book.requests.get(departure.beneficiary);
-    if (request !== undefined) request.holdBytes += departure.bytes;
+    if (request !== undefined && (request.device === null || request.device === device)) request.holdBytes += departure.bytes;
   }
   book.departures = stays;
   for (const process of book.processes.values()) {
     // How long its remains are looked for depends on what else moves there; the confirmation's deadline bounds it.
     const isOld = process.remeasureSinceUs !== null && book.clock.mostUs - process.remeasureSinceUs > 3 * book.options.limits.releaseConfirmMs * 1_000;
-    if (process.device === device && isOld) process.remeasureSinceUs = null;
+    if (process.devices.includes(device) && isOld) process.remeasureSinceUs = null;
   }
 }
 
@@ -114,7 +125,7 @@ type ProcessEvent = Extract<CoreEvent, {
 
 function followProcess(book: Book, event: ProcessEvent): void {
   if (event.type === 'session_opened') {
-    book.processes.set(event.generation, newProcess(book, event.generation, event.role, null, null));
+    book.processes.set(event.generation, newProcess(book, event.generation, event.role, null, []));
     return;
   }
   const process = book.process(event.generation);
@@ -135,13 +146,13 @@ function followProcess(book: Book, event: ProcessEvent): void {
       process.connected = true;
       process.profilesFreeMemory = event.capabilities.profilesFreeMemory;
       hear(book, process);
-      for (const floor of event.floors) if (floor.device === process.device) tellFloor(book, process, floor.bytes);
+      for (const floor of event.floors) if (process.devices.includes(floor.device)) tellFloor(book, process, floor.device, floor.bytes);
       return;
     case 'heartbeat':
       hear(book, process);
       return;
     case 'floor_measured':
-      if (event.device === process.device) tellFloor(book, process, event.bytes);
+      if (process.devices.includes(event.device)) tellFloor(book, process, event.device, event.bytes);
       return;
     case 'spawn_failed':
       processGone(book, process);
@@ -153,8 +164,8 @@ function followProcess(book: Book, event: ProcessEvent): void {
   }
 }
 
-function tellFloor(book: Book, process: AuditedProcess, bytes: number): void {
-  process.floorBytes = bytes;
+function tellFloor(book: Book, process: AuditedProcess, device: string, bytes: number): void {
+  process.floors.set(device, bytes);
   book.toldFloors.set(process.engine ?? '', Math.max(bytes, book.toldFloors.get(process.engine ?? '') ?? 0));
   noteLeastFloor(book, process, bytes);
 }
@@ -162,7 +173,7 @@ function tellFloor(book: Book, process: AuditedProcess, bytes: number): void {
 /** What the driver shows of a process may be learned as its engine's floor. */
 function seeFloors(book: Book, device: string, usedBytes: ReadonlyMap<string, number>): void {
   for (const process of book.processes.values()) {
-    if (process.device === device && process.state !== 'gone') noteLeastFloor(book, process, usedBytes.get(process.generation) ?? 0);
+    if (isOn(process, device)) noteLeastFloor(book, process, usedBytes.get(process.generation) ?? 0);
   }
 }
 
@@ -173,7 +184,8 @@ function noteLeastFloor(book: Book, process: AuditedProcess, bytes: number): voi
   if (leastBytes !== undefined && leastBytes <= bytes) return;
   book.leastToldFloors.set(engine, bytes);
   for (const other of book.processes.values()) {
-    if (other.state === 'spawning' && other.engine === process.engine) other.floorBytes = Math.min(other.floorBytes, bytes);
+    if (other.state !== 'spawning' || other.engine !== process.engine) continue;
+    for (const [device, floorBytes] of other.floors) other.floors.set(device, Math.min(floorBytes, bytes));
   }
 }
 
@@ -202,12 +214,12 @@ function leftBehindBytes(lease: AuditedLease): number {
 
 function processGone(book: Book, process: AuditedProcess): void {
   process.state = 'gone';
-  const devices = [process.device, ...book.leasesOf(process.generation).map((lease) => lease.device)];
-  process.freeByExit = devices.some((device) => device !== null && book.isLedgerOnly(device));
+  const devices = [...process.devices, ...book.leasesOf(process.generation).map((lease) => lease.device)];
+  process.freeByExit = devices.some((device) => book.isLedgerOnly(device));
   if (process.closes.length > 0) book.lastReturnUs = book.nowUs;
   for (const lease of book.leasesOf(process.generation)) if (lease.stage === 'loading' && !lease.isQuarantined) noteFailure(book, book.loadBackOffs, `${lease.device} ${lease.model}`);
   for (const lease of book.leasesOf(process.generation)) book.closeLease(lease, leftBehindBytes(lease));
-  if (process.device !== null) book.depart(process.device, process.generation, process.readyAtUs > process.startedAtUs ? process.floorBytes : 0, null);
+  for (const device of process.devices) book.depart(device, process.generation, process.readyAtUs > process.startedAtUs ? floorOn(process, device) : 0, null);
   book.voidRequests(process.generation);
   for (const command of book.commands.values()) if (command.generation === process.generation) command.answered = true;
 }

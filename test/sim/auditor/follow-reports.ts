@@ -81,7 +81,7 @@ function trueUp(declared: readonly LeasePart[], measured: readonly LeasePart[]):
 function openReport(book: Book, event: Extract<CoreEvent, { type: 'residency_reported' }>): void {
   const key = requestKey(event.generation, event.request);
   book.requests.set(key, {
-    kind: 'residency', generation: event.generation, request: event.request, model: event.model, engine: null, device: null, lease: event.lease, class: 'normal',
+    kind: 'residency', generation: event.generation, request: event.request, model: event.model, engine: null, device: null, gang: null, cards: 1, also: [], lease: event.lease, class: 'normal',
     arrivedAtUs: event.atUs, sinceUs: event.atUs, deadlineMs: 0, attendedMinUs: book.clock.leastUs, attendedMaxUs: book.clock.mostUs, parts: [], peakBytes: 0, askedBytes: 0,
     chargeBytes: 0, profilesFreeMemory: false, ttlMs: null, pinned: false, waits: 0, isOptional: false, cancelled: false, holdBytes: 0, victims: new Set(), ignoredSinceUs: null, order: book.nextOrder++, queuedOn: null, startsIn: null, awaitsEnd: false,
   });

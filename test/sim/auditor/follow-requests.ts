@@ -14,6 +14,7 @@ export function followRequest(book: Book, event: RequestEvent): void {
     case 'place_requested':
       open(book, event, 'place', {
         model: event.model, engine: event.engine, device: event.device, class: event.class, deadlineMs: event.deadlineMs, ageMs: event.ageMs, pinned: event.policy.pinned,
+        cards: event.cards ?? 1,
       });
       return;
     case 'budget_requested':
@@ -27,7 +28,7 @@ export function followRequest(book: Book, event: RequestEvent): void {
       return;
     case 'resize_requested': {
       const lease = book.leases.get(event.lease);
-      open(book, event, 'resize', { model: lease?.model ?? '', device: lease?.device ?? null, lease: event.lease, parts: event.parts, deadlineMs: 0 });
+      open(book, event, 'resize', { model: lease?.model ?? '', device: lease?.device ?? null, lease: event.lease, parts: event.parts, ...(event.also === undefined ? {} : { also: event.also }), deadlineMs: 0 });
       return;
     }
     case 'request_cancelled': {
@@ -42,12 +43,19 @@ function followBudget(book: Book, event: Extract<CoreEvent, { type: 'budget_requ
   const process = book.process(event.generation);
   if (process !== null) Object.assign(process, { lastUsefulUs: event.atUs, startedFor: null });
   if (again !== null) {
+    // A gang is as urgent as the most urgent of its requests.
+    for (const each of book.requests.values()) {
+      if (again.gang === null || each.gang?.key !== again.gang.key) continue;
+      each.class = event.class;
+      each.deadlineMs = Math.max(each.deadlineMs, (book.clock.mostUs - each.attendedMaxUs) / 1_000 + event.deadlineMs);
+    }
     again.class = event.class;
     again.deadlineMs = Math.max(again.deadlineMs, (book.clock.mostUs - again.attendedMaxUs) / 1_000 + event.deadlineMs);
     return;
   }
   open(book, event, 'budget', {
     model: event.model, device: event.device, lease: event.lease, class: event.class, deadlineMs: event.deadlineMs, ageMs: event.ageMs,
+    gang: event.gang === null ? null : { key: `${event.generation} ${event.gang.gang}`, size: event.gang.size },
     parts: event.parts, peakBytes: event.peakBytes, profilesFreeMemory: event.profilesFreeMemory, ttlMs: event.policy.ttlMs, pinned: event.policy.pinned,
   });
 }
@@ -56,6 +64,9 @@ interface Asked {
   readonly model: string;
   readonly engine?: string;
   readonly device?: string | null;
+  readonly gang?: { readonly key: string; readonly size: number } | null;
+  readonly cards?: number;
+  readonly also?: AuditedRequest['also'];
   readonly lease?: string | null;
   readonly class?: RequestClass;
   readonly deadlineMs: number;
@@ -72,6 +83,7 @@ function open(book: Book, event: RequestEvent, kind: RequestKind, asked: Asked):
   const askedBytes = Math.max(sumOf(parts), asked.peakBytes ?? 0);
   const request: AuditedRequest = {
     kind, generation: event.generation, request: event.request, model: asked.model, engine: asked.engine ?? null, device: asked.device ?? null,
+    gang: asked.gang ?? null, cards: asked.cards ?? 1, also: asked.also ?? [],
     lease: asked.lease ?? null, class: asked.class ?? 'normal', arrivedAtUs: event.atUs, sinceUs: event.atUs - (asked.ageMs ?? 0) * 1_000,
     deadlineMs: asked.deadlineMs, attendedMinUs: book.clock.leastUs, attendedMaxUs: book.clock.mostUs, parts, peakBytes: asked.peakBytes ?? 0, askedBytes,
     chargeBytes: withHeadroom(askedBytes), profilesFreeMemory: asked.profilesFreeMemory ?? false, ttlMs: asked.ttlMs ?? null, pinned: asked.pinned ?? false,

@@ -9,13 +9,23 @@ type Of<K extends CoreEvent['type']> = Extract<CoreEvent, { type: K }>;
 
 export function followRecorded(book: Book, event: Of<'process_recorded'>): void {
   const before = book.formerProcesses.get(event.generation);
-  const device = event.role === 'worker' ? (event.devices[0] ?? null) : null;
-  const process = newProcess(book, event.generation, event.role, event.engine, device);
+  const process = newProcess(book, event.generation, event.role, event.engine, event.role === 'worker' ? event.devices : []);
   book.processes.set(event.generation, {
-    ...process, state: 'away', connected: false, closes: event.devices.filter((device) => book.cards.has(device)), waitedForSince: now(book),
-    floorBytes: event.floors.find((floor) => floor.device === device)?.bytes ?? 0,
+    ...process, state: 'away', connected: false, closes: event.devices, onRecord: event.devices, waitedForSince: now(book),
+    floors: new Map(process.devices.map((device) => [device, event.floors.find((floor) => floor.device === device)?.bytes ?? 0])),
     misbehaviour: before?.misbehaviour ?? 0, commandFailures: before?.commandFailures ?? 0,
   });
+}
+
+/** A card that was not there comes to light: who may hold something there has not said what. */
+export function followFound(book: Book, device: string): void {
+  for (const process of book.processes.values()) {
+    if (process.state === 'gone' || !process.onRecord.includes(device)) continue;
+    process.closes = [...new Set([...process.closes, device])];
+    if (process.state !== 'ready') continue;
+    process.state = 'away';
+    process.waitedForSince = now(book);
+  }
 }
 
 /** Ids count anew with the next connection, and nothing asked over this one is answered. */
@@ -32,7 +42,7 @@ export function followLoss(book: Book, process: AuditedProcess): void {
 
 export function followResumed(book: Book, { generation }: Of<'process_resumed'>): void {
   // A holder without leases is nobody's any more, and is one of ours again with its return.
-  if (!book.processes.has(generation)) book.processes.set(generation, { ...newProcess(book, generation, 'holder', null, null), state: 'away' });
+  if (!book.processes.has(generation)) book.processes.set(generation, { ...newProcess(book, generation, 'holder', null, []), state: 'away' });
   const process = book.process(generation);
   if (process === null) return;
   process.connected = true;
@@ -45,7 +55,7 @@ export function followReturn(book: Book, event: Of<'models_announced'>): void {
   const process = book.process(event.generation);
   if (process?.state !== 'away' || !process.connected) return;
   for (const state of event.models) {
-    const device = state.device ?? process.device;
+    const device = state.device ?? process.devices[0] ?? null;
     const isNews = process.closes.length > 0 && state.lease !== null && state.state !== 'absent' && !book.leases.has(state.lease);
     if (isNews && device !== null && book.cards.has(device)) takeIn(book, process, state, state.lease, device);
   }
@@ -65,7 +75,7 @@ function takeIn(book: Book, process: AuditedProcess, state: ModelState, id: stri
   const chargedBytes = terms?.chargedBytes ?? withHeadroom(residentBytes);
   const promiseBytes = state.state === 'parked' ? residentBytes : Math.max(chargedBytes, residentBytes);
   const lease: AuditedLease = {
-    lease: id, model: state.model, generation: process.generation, device, class: terms?.class ?? 'normal', stage, parts: terms?.parts ?? [], peakBytes: 0,
+    lease: id, model: state.model, generation: process.generation, device, gang: terms?.gang === undefined ? null : `${process.generation} ${terms.gang.gang}`, gangSize: terms?.gang?.size ?? 1, class: terms?.class ?? 'normal', stage, parts: terms?.parts ?? [], peakBytes: 0,
     promiseBytes, shownBytes: Math.max(promiseBytes, withHeadroom(residentBytes)), residentBytes, pinned: terms?.policy.pinned ?? false, revived: false, neverCame: false, profilesFreeMemory: process.profilesFreeMemory,
     grantedAtUs: book.nowUs, loadedAtUs: book.nowUs, loadPromiseBytes: promiseBytes, parkedAtUs: book.nowUs, shortBytes: 0, growing: false, growingSinceUs: 0, refusedStops: 0, isLeftToReading: false, blamed: false,
     isQuarantined: false, inFlight: state.inFlight, queued: 0, usedAtUs: book.nowUs, useSeq: -1, ttlMs: terms?.policy.ttlMs ?? null,

@@ -2,11 +2,11 @@
 import type { Book } from './book.js';
 import type { AuditedProcess } from './records.js';
 
-export function newProcess(book: Book, generation: string, role: AuditedProcess['role'], engine: string | null, device: string | null): AuditedProcess {
-  const floorBytes = device === null ? 0 : leastFloorBytes(book, engine, device);
+export function newProcess(book: Book, generation: string, role: AuditedProcess['role'], engine: string | null, devices: readonly string[]): AuditedProcess {
+  const floors = new Map(devices.map((device) => [device, leastFloorBytes(book, engine, device)]));
   return {
-    generation, role, engine, device, state: role === 'worker' ? 'spawning' : 'ready', startedAtUs: book.nowUs, startedFor: null, freeByExit: false, readyAtUs: book.nowUs, heardAtUs: book.nowUs,
-    heardAttendedUs: book.clock.mostUs, heardLeastUs: book.clock.leastUs, saidAtUs: book.nowUs, connected: role !== 'worker', closes: [], waitedForSince: null, floorBytes, statedFloorBytes: floorBytes, lastUsefulUs: book.nowUs, profilesFreeMemory: false,
+    generation, role, engine, devices, state: role === 'worker' ? 'spawning' : 'ready', startedAtUs: book.nowUs, startedFor: null, freeByExit: false, readyAtUs: book.nowUs, heardAtUs: book.nowUs,
+    heardAttendedUs: book.clock.mostUs, heardLeastUs: book.clock.leastUs, saidAtUs: book.nowUs, connected: role !== 'worker', closes: [], onRecord: [], waitedForSince: null, floors, statedFloors: new Map(floors), lastUsefulUs: book.nowUs, profilesFreeMemory: false,
     remeasureSinceUs: null, misbehaviour: 0, commandFailures: 0,
   };
 }

@@ -13,6 +13,8 @@ export interface AuditedCard {
   readonly confirms: Confirmation;
   readonly floorBytes: number | null;
   sample: { readonly takenAtUs: number; readonly usedBytes: number; readonly hasFigures: boolean } | null;
+  /** Gone since then; null: it is there. */
+  lostSinceUs: number | null;
   missing: { readonly reading: MissingReading; readonly sinceUs: number } | null;
   /** When a reading last had strangers in it, or no figures by process. */
   unclearAtUs: number;
@@ -25,7 +27,8 @@ export interface AuditedProcess {
   readonly generation: string;
   readonly role: 'worker' | 'holder' | 'client';
   readonly engine: string | null;
-  readonly device: string | null;
+  /** Its cards; a holder has none of its own. */
+  readonly devices: readonly string[];
   state: ProcessState;
   readonly startedAtUs: number;
   /** It ended while nothing was read and the ledger alone counted: by its exit its bytes are free. */
@@ -38,15 +41,18 @@ export interface AuditedProcess {
   heardAttendedUs: number;
   heardLeastUs: number;
   connected: boolean;
-  /** The cards that it closes to grants: it is of an earlier broker and has not said what it holds. */
+  /** The cards that it closes to grants, one that is missing when it is found: it is of an earlier broker and has not said what it holds. */
   closes: readonly string[];
+  /** The cards on which an earlier broker had it; none: it is of this one. */
+  readonly onRecord: readonly string[];
   /** Attended time, at least and at most, when it was lost, recorded, or back without having said what it holds. */
   waitedForSince: { readonly leastUs: number; readonly mostUs: number } | null;
   /** Last moment it said anything of its leases. */
   saidAtUs: number;
-  floorBytes: number;
-  /** What could be charged for it before it said so itself. */
-  readonly statedFloorBytes: number;
+  /** By card. */
+  readonly floors: Map<string, number>;
+  /** What could be charged for it before it said so itself, by card. */
+  readonly statedFloors: ReadonlyMap<string, number>;
   /** Last moment it hosted, was promised or was asked for anything. */
   lastUsefulUs: number;
   profilesFreeMemory: boolean;
@@ -64,6 +70,10 @@ export interface AuditedLease {
   readonly model: string;
   readonly generation: string;
   readonly device: string;
+  /** The gang whose request it was granted to; null: it is alone. */
+  readonly gang: string | null;
+  /** How many leases its gang had; 1: it is alone. */
+  readonly gangSize: number;
   class: RequestClass;
   stage: LeaseStage;
   /** Parts as asked, or as measured once that is known. */
@@ -126,6 +136,12 @@ export interface AuditedRequest {
   readonly model: string;
   readonly engine: string | null;
   readonly device: string | null;
+  /** What it is granted with, and how many those are together; null: it is alone. */
+  readonly gang: { readonly key: string; readonly size: number } | null;
+  /** A placement: over so many cards. */
+  readonly cards: number;
+  /** The other leases of a resize. */
+  readonly also: readonly { readonly lease: string; readonly parts: readonly LeasePart[] }[];
   /** Null: a new lease. */
   readonly lease: string | null;
   class: RequestClass;
@@ -195,4 +211,14 @@ export function withHeadroom(bytes: number): number {
 
 export function sumOf(parts: readonly LeasePart[]): number {
   return parts.reduce((sum, part) => sum + part.bytes, 0);
+}
+
+/** What the process must be charged on that card before any model. */
+export function floorOn(process: AuditedProcess, device: string): number {
+  return process.floors.get(device) ?? 0;
+}
+
+/** It is there, and that is one of its cards. */
+export function isOn(process: AuditedProcess, device: string): boolean {
+  return process.devices.includes(device) && process.state !== 'gone';
 }

@@ -4,7 +4,7 @@ import type { Verdict } from '../../../broker/core/explain.js';
 import type { Check, EffectOf } from './check.js';
 import { checkEvict, checkRefusedStops } from './rules-loads.js';
 import { checkShares } from './rules-shares.js';
-import { requestKey, untoldFloorBytesMax, type AuditedRequest, type RequestKind } from './records.js';
+import { floorOn, isOn, requestKey, untoldFloorBytesMax, type AuditedRequest, type RequestKind } from './records.js';
 
 type Answer = EffectOf<'grant' | 'deny' | 'wait' | 'placed' | 'acknowledge' | 'fail' | 'report_evicted'>;
 
@@ -63,7 +63,8 @@ function checkRefusal(check: Check, effect: EffectOf<'deny' | 'fail'>, request: 
     }
   }
   if (effect.code === 'device_unmeasured') {
-    const measured = [...book.cards.values()].every((card) => card.missing === null);
+    // One that comes after its gang was refused hears what was true then.
+    const measured = request.gang === null && [...book.cards.values()].every((card) => card.missing === null);
     if (measured) check.broken('refused-without-cause', `${name}: every card has a reading`);
   }
   if (effect.code === 'queue_full') {
@@ -71,7 +72,7 @@ function checkRefusal(check: Check, effect: EffectOf<'deny' | 'fail'>, request: 
     if (waiting < book.options.limits.queuedRequestsPerCardMax) check.broken('refused-without-cause', `${name}: only ${waiting} wait`);
   }
   if (effect.code === 'spawn_failed') checkSpawnFailed(check, name);
-  if (effect.code === 'never_fits' && effect.type === 'deny') checkNeverFits(check, name, request);
+  if (effect.code === 'never_fits' && effect.type === 'deny') checkNeverFits(check, name, effect, request);
 }
 
 /** A placement fails with a start, never with the end of a worker that had been ready: such a one is not waited for. */
@@ -82,14 +83,18 @@ function checkSpawnFailed(check: Check, name: string): void {
   if (process !== undefined && process.readyAtUs > process.startedAtUs) check.broken('refused-without-cause', `${name}: ${event.generation} had been ready`);
 }
 
-function checkNeverFits(check: Check, name: string, request: AuditedRequest): void {
+function checkNeverFits(check: Check, name: string, effect: EffectOf<'deny'>, request: AuditedRequest): void {
   const { book } = check;
+  if (request.gang !== null && effect.details['device'] !== request.device) {
+    // Refused for the sake of another card of its gang, whose request is judged by itself, or was when it was refused.
+    return;
+  }
   if (request.kind !== 'budget' || request.device === null || request.lease !== null) return;
   const card = book.cards.get(request.device);
   if (card === undefined) return;
   // Its own process costs something there too, as the driver may have shown.
   let floors = Math.max(untoldFloorBytesMax, card.floorBytes ?? 0);
-  for (const process of book.processes.values()) if (process.device === request.device && process.state !== 'gone') floors += process.floorBytes;
+  for (const process of book.processes.values()) if (isOn(process, request.device)) floors += floorOn(process, request.device);
   if (request.chargeBytes + floors <= card.totalBytes - card.reserveBytes) {
     check.broken('never-fits-wrong', `${name}: ${request.chargeBytes} and floors ${floors} fit in ${card.totalBytes} - ${card.reserveBytes}`);
   }

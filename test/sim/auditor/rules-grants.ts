@@ -31,6 +31,7 @@ export function checkGrant(check: Check, grant: EffectOf<'grant'>): void {
   // Within what it is charged already nothing new is promised.
   const needBytes = grant.explain === null ? null : (check.records.get(grant.explain)?.numbers?.needBytes ?? null);
   if (lease !== null && lease.stage !== 'parked' && (grant.chargedBytes <= chargedBefore(lease) || needBytes === 0)) return;
+  if (card.lostSinceUs !== null) check.broken('lost-card', `${name}: the card is gone`);
   checkSize(check, name, grant, request, lease);
   if (moreBytes <= 0) return;
   checkClosed(check, name, card);
@@ -69,11 +70,11 @@ function checkSize(check: Check, name: string, grant: EffectOf<'grant'>, request
     const replaced = sumOf(lease.parts.filter((part) => request.parts.some((asked) => asked.name === part.name)));
     const thereBytes = Math.max(0, lease.residentBytes - replaced) + sumOf(request.parts);
     // Its own word of its parts counts as well as that of their sum.
-    const leastBytes = Math.min(thereBytes, withHeadroom(sumOf(mergeParts(lease, request))));
+    const leastBytes = Math.min(thereBytes, withHeadroom(sumOf(mergeParts(lease, request.parts))));
     if (grant.chargedBytes < leastBytes) check.broken('need', `${name}: ${lease.residentBytes} of it are there and ${sumOf(request.parts)} are asked for`);
     return;
   }
-  const wantedBytes = withHeadroom(Math.max(sumOf(mergeParts(lease, request)), request.kind === 'resize' ? 0 : request.peakBytes));
+  const wantedBytes = withHeadroom(Math.max(sumOf(mergeParts(lease, request.parts)), request.kind === 'resize' ? 0 : request.peakBytes));
   const grownBytes = Math.max(wantedBytes, lease.stage === 'parked' ? 0 : lease.promiseBytes);
   const isResize = request.kind === 'resize';
   const isTooLittle = grant.chargedBytes < (isResize ? wantedBytes : grownBytes);
@@ -172,7 +173,8 @@ function checkRobbed(check: Check, name: string, card: AuditedCard, request: Aud
 
 /** Something other than bytes keeps it: its own model is leaving, or its failure is recent. */
 function isHeldUp(check: Check, elder: AuditedRequest): boolean {
-  return isBackingOff(check, elder) || elder.profilesFreeMemory || check.book.process(elder.generation)?.remeasureSinceUs !== null;
+  // One of a gang may be kept by its other cards.
+  return isBackingOff(check, elder) || elder.profilesFreeMemory || elder.gang !== null || check.book.process(elder.generation)?.remeasureSinceUs !== null;
 }
 
 function isBackingOff(check: Check, request: AuditedRequest): boolean {

@@ -6,7 +6,7 @@ export function checkOom(check: Pick<Check, 'book' | 'truth' | 'broken'>, oom: O
   const { book, truth } = check;
   const card = book.cards.get(oom.device);
   const lease = oom.lease === null ? undefined : book.leases.get(oom.lease);
-  if (card === undefined || lease === undefined || card.confirms === 'none') return;
+  if (card === undefined || lease === undefined || card.confirms === 'none' || truth.card(oom.device).isLost) return;
   if (oom.heldBytes + oom.wantedBytes > lease.promiseBytes) return;
   const now = truth.card(oom.device);
   let strangersBytes = now.foreignBytes;
@@ -19,7 +19,7 @@ export function checkOom(check: Pick<Check, 'book' | 'truth' | 'broken'>, oom: O
 /** What a process may have there by the book: its stated floor, what it says it holds, and all that was granted for what is still loading. */
 function knownBytes(book: Check['book'], oom: OutOfMemory, generation: string): number {
   // A floor that nobody could know before the process was there is as a stranger's.
-  let bytes = book.process(generation)?.statedFloorBytes ?? 0;
+  let bytes = book.process(generation)?.statedFloors.get(oom.device) ?? 0;
   for (const lease of book.leases.values()) {
     if (lease.generation !== generation || lease.device !== oom.device) continue;
     if (lease.lease === oom.lease) bytes += oom.heldBytes;

@@ -1,6 +1,6 @@
 /** Processes are started with cause, ended with cause, and never chosen when dead. */
 import type { Check, EffectOf } from './check.js';
-import type { AuditedLease, AuditedProcess } from './records.js';
+import { floorOn, isOn, type AuditedLease, type AuditedProcess } from './records.js';
 import { checkBeside, whyNotGivenUp } from './rules-returns.js';
 
 export function checkPlaced(check: Check, placed: EffectOf<'placed'>): void {
@@ -15,8 +15,9 @@ export function checkPlaced(check: Check, placed: EffectOf<'placed'>): void {
   const request = book.request(placed.generation, placed.request);
   if (request === null) return;
   if (request.engine !== null && request.engine !== worker.engine) check.broken('placed-wrong', `${name}: it runs ${worker.engine ?? '?'}, asked ${request.engine}`);
-  if (request.device !== null && request.device !== worker.device) check.broken('placed-wrong', `${name}: it is on ${worker.device ?? '?'}, asked ${request.device}`);
-  if (worker.device === null || !placed.devices.includes(worker.device)) check.broken('placed-wrong', `${name}: it is on ${worker.device ?? '?'}, said ${placed.devices.join()}`);
+  if (request.device !== null && !worker.devices.includes(request.device)) check.broken('placed-wrong', `${name}: it is on ${worker.devices.join()}, asked ${request.device}`);
+  if (worker.devices.length !== request.cards) check.broken('placed-wrong', `${name}: it has ${worker.devices.length} cards, asked ${request.cards}`);
+  if (worker.devices.join() !== placed.devices.join()) check.broken('placed-wrong', `${name}: it is on ${worker.devices.join()}, said ${placed.devices.join()}`);
 }
 
 export function checkSpawn(check: Check, spawn: EffectOf<'spawn'>): void {
@@ -31,7 +32,10 @@ export function checkSpawn(check: Check, spawn: EffectOf<'spawn'>): void {
     return;
   }
   checkBeside(check, name, wanting);
-  const isBackingOff = wanting.every((request) => check.event.atUs < (book.loadBackOffs.get(`${spawn.devices[0] ?? ''} ${request.model}`)?.untilUs ?? 0));
+  const isInOrder = spawn.devices.every((device, index) => index === 0 || (spawn.devices[index - 1] ?? '') < device);
+  if (!isInOrder || !wanting.some((request) => request.cards === spawn.devices.length)) check.broken('spawn-cards', `${name}: nobody asks for these cards, in this order`);
+  for (const device of spawn.devices) if (book.cards.get(device)?.lostSinceUs !== null) check.broken('lost-card', `${name}: ${device} is gone`);
+  const isBackingOff = wanting.every((request) => spawn.devices.some((device) => check.event.atUs < (book.loadBackOffs.get(`${device} ${request.model}`)?.untilUs ?? 0)));
   if (isBackingOff) check.broken('back-off', `${name}: all that want it failed there not long ago`);
 }
 
@@ -73,6 +77,8 @@ function whyNot(check: Check, process: AuditedProcess, cause: EffectOf<'terminat
       return check.event.atUs - process.lastUsefulUs < limits.workerIdleMs * 1_000 ? `it was useful at ${process.lastUsefulUs}` : null;
     case 'evicted':
       return book.leasesOf(process.generation).some((lease) => lease.inFlight > 0) ? 'it has calls inside' : null;
+    case 'card_lost':
+      return isOnLost(check, process) ? null : 'none of its cards has been gone for so long';
     case 'load_timeout':
       return book.leasesOf(process.generation).some((lease) => isOverdueLoad(check, lease)) ? null : 'nothing has loaded in it for so long';
     case 'command_failed':
@@ -83,6 +89,22 @@ function whyNot(check: Check, process: AuditedProcess, cause: EffectOf<'terminat
     case 'shutdown':
       return 'nobody shut the broker down';
   }
+}
+
+/** It was given that card, or has strayed there. */
+function isOnLost(check: Check, process: AuditedProcess): boolean {
+  for (const device of check.book.cards.keys()) {
+    const hasIt = process.devices.includes(device) || check.truth.card(device).bytesOf(process.generation) > 0;
+    if (hasIt && isLostFor(check, device)) return true;
+  }
+  // Or it has not been there since this broker began.
+  const isOld = check.event.atUs - process.startedAtUs >= check.book.options.limits.cardLostGraceMs * 1_000;
+  return isOld && process.onRecord.some((device) => !check.book.cards.has(device));
+}
+
+function isLostFor(check: Check, device: string): boolean {
+  const sinceUs = check.book.cards.get(device)?.lostSinceUs ?? null;
+  return sinceUs !== null && check.event.atUs - sinceUs >= check.book.options.limits.cardLostGraceMs * 1_000;
 }
 
 function isOverdueLoad(check: Check, lease: AuditedLease): boolean {
@@ -114,9 +136,14 @@ function hasFailedCommand(check: Check, process: AuditedProcess): boolean {
 
 /** By the last reading: all that the process has there (or, where only the total is known, all that anybody has) is explained. */
 function isHonest(check: Check, process: AuditedProcess): boolean {
-  if (process.misbehaviour > 0 || process.commandFailures > 0 || process.device === null) return false;
+  if (process.misbehaviour > 0 || process.commandFailures > 0 || process.devices.length === 0) return false;
+  return [...check.book.cards.keys()].every((device) => isHonestOn(check, process, device));
+}
+
+function isHonestOn(check: Check, process: AuditedProcess, device: string): boolean {
   const { book, truth } = check;
-  const card = book.cards.get(process.device);
+  const card = book.cards.get(device);
+  if (!process.devices.includes(device)) return (truth.at(device, card?.sample?.takenAtUs ?? 0)?.byProcess.get(process.generation) ?? 0) === 0;
   if (card === undefined || card.confirms === 'none' || card.sample === null) return false;
   const toleranceBytes = book.options.limits.measureToleranceBytes;
   if (card.confirms === 'total') return card.sample.usedBytes <= explainedBytes(check, card.device, null) + toleranceBytes;
@@ -127,7 +154,7 @@ function isHonest(check: Check, process: AuditedProcess): boolean {
 function explainedBytes(check: Check, device: string, generation: string | null): number {
   let bytes = 0;
   for (const lease of check.book.leases.values()) if (lease.device === device && (generation ?? lease.generation) === lease.generation) bytes += lease.residentBytes;
-  for (const process of check.book.processes.values()) if (process.device === device && process.state !== 'gone' && (generation ?? process.generation) === process.generation) bytes += process.floorBytes;
+  for (const process of check.book.processes.values()) if (isOn(process, device) && (generation ?? process.generation) === process.generation) bytes += floorOn(process, device);
   return bytes;
 }
 

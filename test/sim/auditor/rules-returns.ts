@@ -72,8 +72,14 @@ export function checkGivenUp(check: Check): void {
 export function checkBeside(check: Check, name: string, wanting: readonly AuditedRequest[]): void {
   const { book } = check;
   const away = [...book.processes.values()].filter((process) => process.state === 'away' && process.closes.length > 0 && process.role === 'worker');
-  const mustWait = wanting.every((request) => request.arrivedAtUs > book.lastReturnUs && away.some((process) => process.engine === request.engine && (request.device ?? process.device) === process.device));
+  const mustWait = wanting.every((request) => request.arrivedAtUs > book.lastReturnUs && away.some((process) => mayServe(check, process, request)));
   if (mustWait) check.broken('spawn-beside', `${name}: ${away.map((process) => process.generation).join()} may have what it is wanted for`);
+}
+
+/** By its engine and its cards. */
+function mayServe({ book }: Check, { engine, devices }: AuditedProcess, request: AuditedRequest): boolean {
+  if (engine !== request.engine || devices.length !== request.cards) return false;
+  return devices.every((device) => book.cards.get(device)?.lostSinceUs === null) && (request.device === null || devices.includes(request.device));
 }
 
 function waitedMostUs(check: Check, process: AuditedProcess): number {

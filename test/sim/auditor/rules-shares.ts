@@ -13,10 +13,13 @@ function checkQueue(check: Check, refusal: EffectOf<'deny'>, refused: AuditedReq
   const name = `queue_full to ${refused.generation}#${refused.request}`;
   const counts = new Map<string, number>([[refused.generation, 1]]);
   for (const other of book.requests.values()) {
+    const isOwn = other.generation === refused.generation;
+    // A placement over several cards tells of one of them, and stands in the queues of all.
+    const isThere = other.queuedOn === device || (isOwn && other.cards > 1 && other.queuedOn !== null);
     // One that need not be answered may be gone already: it counts for its own peer alone.
-    if (other === refused || other.queuedOn !== device || other.cancelled || (other.isOptional && other.generation !== refused.generation)) continue;
+    if (other === refused || !isThere || other.cancelled || (other.isOptional && !isOwn)) continue;
     counts.set(other.generation, (counts.get(other.generation) ?? 0) + 1);
-    if (other.generation === refused.generation && other.order > refused.order && !refused.isOptional && !hasJustCome(check, refused)) check.broken('share', `${name}: #${other.request} came later`);
+    if (isOwn && other.order > refused.order && !refused.isOptional && !hasJustCome(check, refused)) check.broken('share', `${name}: #${other.request} came later`);
   }
   const own = counts.get(refused.generation) ?? 0;
   for (const [peer, count] of counts) if (count > own) check.broken('share', `${name}: it has ${own} in the queue of ${device ?? '?'}, ${peer} has ${count}`);

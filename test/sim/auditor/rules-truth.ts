@@ -4,7 +4,7 @@
  * was taken: strangers that came later, and bytes that liars took or claimed.
  */
 import type { Check } from './check.js';
-import type { AuditedCard } from './records.js';
+import { floorOn, isOn, type AuditedCard } from './records.js';
 
 export function checkTruth(check: Check, name: string, card: AuditedCard, owner: string, moreBytes: number): void {
   if (card.confirms === 'none' || card.sample === null || card.missing !== null) return;
@@ -33,14 +33,14 @@ export function checkTruth(check: Check, name: string, card: AuditedCard, owner:
 }
 
 function living(check: Check, device: string): string[] {
-  return [...check.book.processes.values()].filter((process) => process.device === device && process.state !== 'gone').map((process) => process.generation);
+  return [...check.book.processes.values()].filter((process) => isOn(process, device)).map((process) => process.generation);
 }
 
 /** What the book (or the ledger as shown, where that is more) lets a process have there, and what it says that it has. Whether what left is gone, the card itself says. */
 export function promisedBytes(check: Check, device: string, generation: string, asShown = false): { bytes: number; claimedBytes: number } {
   const { book } = check;
   const process = book.process(generation);
-  const ownFloorBytes = process?.device === device ? process.floorBytes : 0;
+  const ownFloorBytes = process === null ? 0 : floorOn(process, device);
   // As shown: never below what its engine was once seen to take.
   const floorBytes = asShown && ownFloorBytes > 0 ? Math.max(ownFloorBytes, book.toldFloors.get(process?.engine ?? '') ?? 0) : ownFloorBytes;
   let bytes = floorBytes;

@@ -1,7 +1,7 @@
 /** Who may be made to leave, for whom, and how: victims, doors, and no eviction without need. */
 import type { ExplainRecord } from '../../../broker/core/explain.js';
 import type { Check, EffectOf } from './check.js';
-import { requestKey, untoldFloorBytesMax, type AuditedCommand, type AuditedLease, type AuditedRequest } from './records.js';
+import { floorOn, isOn, requestKey, untoldFloorBytesMax, type AuditedCommand, type AuditedLease, type AuditedRequest } from './records.js';
 import { promisedBytes } from './rules-truth.js';
 
 export function checkMove(check: Check, move: EffectOf<'move'>): void {
@@ -23,6 +23,8 @@ export function checkMove(check: Check, move: EffectOf<'move'>): void {
   if (holdsToken(check, lease)) check.broken('load-token', `${name}: an engine is measuring free memory there`);
   if (request === null) checkCause(check, name, lease);
   if (request === null || request.kind === 'evict') return;
+  // What the model has on another card than the request's goes with it: the rules of that card do not ask for it.
+  if (request.device !== null && request.device !== lease.device) return;
   checkOwnModel(check, name, request, lease);
   checkResidency(check, name, request, lease);
   if (move.when === 'drained' && lease.inFlight + lease.queued > 0) checkDoor(check, name, request, lease);
@@ -52,7 +54,8 @@ function checkCause(check: Check, name: string, lease: AuditedLease): void {
   const { book, event } = check;
   const isWished = [...book.requests.values()].some((request) => request.kind === 'evict' && request.model === lease.model);
   const isBlamed = lease.blamed || [...check.records.values()].some((record) => record.generation === lease.generation && (record.verdict === 'escalated' || record.verdict === 'overshoot'));
-  if (isWished || isBlamed) return;
+  const isStranded = book.companions(lease).length < lease.gangSize;
+  if (isWished || isBlamed || isStranded) return;
   const idleUs = event.atUs - lease.usedAtUs;
   if (lease.ttlMs === null) check.broken('moved-without-cause', `${name}: nobody asks for it, and it has no time to live`);
   else if (idleUs < lease.ttlMs * 1_000 - 1_000) check.broken('moved-without-cause', `${name}: idle for ${idleUs} us of ${lease.ttlMs} ms`);
@@ -118,6 +121,9 @@ function isIdleVictim(check: Check, request: AuditedRequest, lease: AuditedLease
   if (lease.stage !== 'resident' || lease.growing || lease.inFlight + lease.queued > 0 || check.book.isPinned(lease) || lease.model === request.model) return false;
   const process = check.book.process(lease.generation);
   if (process?.connected !== true || process.state !== 'ready') return false;
+  // What it has on another card goes with it, and may not go there now.
+  const isKept = [...check.book.leases.values()].some((other) => other.gang !== null && other.gang === lease.gang && other !== lease && holdsToken(check, other));
+  if (isKept) return false;
   // One that was commanded since its load and is still there may be passed over for having failed.
   const wasCommanded = [...check.book.commands.values()].some((command) => command.lease === lease.lease && command.kind === 'move' && command.sentAtUs >= lease.loadedAtUs);
   const residentUs = check.event.atUs - lease.loadedAtUs;
@@ -154,7 +160,7 @@ function checkNeed(check: Check, name: string, request: AuditedRequest, lease: A
   for (const command of book.commands.values()) {
     const isComing = command.kind === 'move' && !command.answered && !command.cancelled && command.lease !== lease.lease && request.victims.has(command.lease ?? '');
     const source = isComing ? book.leases.get(command.lease ?? '') : undefined;
-    if (source !== undefined) comingBytes += Math.min(command.freesBytes, source.residentBytes);
+    if (source?.device === lease.device) comingBytes += Math.min(command.freesBytes, source.residentBytes);
   }
   const knownBytes = knownRoomBytes(check, lease.device);
   if (knownBytes === null || lease.stage === 'parked') return;
@@ -176,9 +182,9 @@ function floorsBytes(check: Check, device: string): number {
   for (const lease of check.book.leases.values()) if (lease.device === device) holders.add(lease.generation);
   for (const process of check.book.processes.values()) {
     if (process.state === 'gone') continue;
-    const isUntold = (process.device === device && process.floorBytes === 0) || (process.role === 'holder' && holders.has(process.generation));
+    const isUntold = (isOn(process, device) && floorOn(process, device) === 0) || (process.role === 'holder' && holders.has(process.generation));
     if (isUntold) bytes += untoldFloorBytesMax;
-    else if (process.device === device) bytes += process.floorBytes;
+    else if (isOn(process, device)) bytes += floorOn(process, device);
   }
   return bytes;
 }
@@ -211,14 +217,17 @@ function hasRoomNow(check: Check, key: string | null): boolean {
 function hasOtherSource(check: Check, waiter: AuditedRequest, command: AuditedCommand): boolean {
   const { book } = check;
   if (book.departures.some((departure) => departure.device === command.device) || waiter.holdBytes > 0) return true;
-  for (const process of book.processes.values()) if (process.device === command.device && process.state === 'ending') return true;
+  for (const process of book.processes.values()) if (command.device !== null && isOn(process, command.device) && process.state === 'ending') return true;
   for (const other of book.commands.values()) {
     if (other !== command && other.kind === 'move' && other.device === command.device && !other.answered && !other.cancelled) return true;
   }
   return false;
 }
 
-/** Answered in this very step, before or after the cancellation. */
+/** Answered in this very step, before or after the cancellation; a placement also when a worker is started for it. */
 function isServed(check: Check, key: string | null): boolean {
-  return check.effects.some((effect) => (effect.type === 'grant' || effect.type === 'deny' || effect.type === 'placed') && `${effect.generation}#${effect.request}` === key);
+  return check.effects.some((effect) => {
+    const isAnswer = effect.type === 'grant' || effect.type === 'deny' || effect.type === 'placed' || (effect.type === 'wait' && effect.reason.endsWith(' is starting'));
+    return isAnswer && `${effect.generation}#${effect.request}` === key;
+  });
 }

@@ -1,10 +1,13 @@
 /** The ledger as the core shows it, against the book: never less than must be charged, and nothing that does not exist. */
 import type { CardView, LedgerView } from '../../../broker/core/view.js';
 import type { Check } from './check.js';
+import { checkForming, checkTogether } from './rules-gangs.js';
 import type { AuditedCard, AuditedLease } from './records.js';
 import { checkDoubled, checkShownClosed } from './rules-returns.js';
 
 export function checkView(check: Check, view: LedgerView): void {
+  checkForming(check, view);
+  checkTogether(check, view);
   for (const shown of view.cards) {
     const card = check.book.cards.get(shown.device);
     if (card !== undefined) checkCard(check, shown, card);
@@ -39,7 +42,7 @@ export function checkView(check: Check, view: LedgerView): void {
 function hasAll(check: Check, view: LedgerView, audited: AuditedLease): boolean {
   let bytes = 0;
   for (const lease of view.leases) if (lease.generation === audited.generation && lease.device === audited.device) bytes += lease.chargedBytes;
-  return bytes + (check.book.process(audited.generation)?.floorBytes ?? 0) >= (check.book.cards.get(audited.device)?.totalBytes ?? 0);
+  return bytes + (check.book.process(audited.generation)?.floors.get(audited.device) ?? 0) >= (check.book.cards.get(audited.device)?.totalBytes ?? 0);
 }
 
 function checkCard(check: Check, shown: CardView, card: AuditedCard): void {
@@ -91,7 +94,7 @@ function isAtRest(check: Check, card: AuditedCard): boolean {
     if (lease.device === card.device && (lease.stage === 'granted' || lease.stage === 'loading' || lease.growing || lease.blamed)) return false;
   }
   for (const process of book.processes.values()) {
-    if (process.device === card.device && (process.state === 'spawning' || process.state === 'ending' || process.misbehaviour + process.commandFailures > 0)) return false;
+    if (process.devices.includes(card.device) && (process.state === 'spawning' || process.state === 'ending' || process.misbehaviour + process.commandFailures > 0)) return false;
   }
   return !book.departures.some((departure) => departure.device === card.device);
 }

@@ -28,11 +28,11 @@ export const evictionMutants: readonly Mutant[] = [
   },
   {
     name: 'leaving-not-counted', about: 'what is on its way back is not counted, so more than enough is evicted', file: 'pursue.js',
-    from: 'const shortBytes = head.needBytes - ownBytes - firmBytes;', to: 'const shortBytes = head.needBytes - ownBytes;',
+    from: 'const shortBytes = head.needBytes - ownBytes - comingBytes;', to: 'const shortBytes = head.needBytes - ownBytes;',
   },
   {
     name: 'evicts-too-much', about: 'the shortfall is taken for the whole need', file: 'pursue.js',
-    from: 'const shortBytes = head.needBytes - ownBytes - firmBytes;', to: 'const shortBytes = head.needBytes - ownBytes - firmBytes <= 0 ? 0 : head.needBytes;',
+    from: 'const shortBytes = head.needBytes - ownBytes - comingBytes;', to: 'const shortBytes = head.needBytes - ownBytes - comingBytes <= 0 ? 0 : head.needBytes;',
   },
   {
     name: 'door-at-once', about: 'a busy model’s door is shut without the wait of the class', file: 'pursue.js',
@@ -40,11 +40,11 @@ export const evictionMutants: readonly Mutant[] = [
   },
   {
     name: 'door-before-idle', about: 'busy models are planned with, though idle ones suffice', file: 'pursue.js',
-    from: 'const idle = planVictims(core, card, seeker, shortBytes, false);', to: 'const idle = planVictims(core, card, seeker, shortBytes, true);',
+    from: 'const idle = planVictims(core, card, seeker, shortBytes, false, cheapestSet, leaving);', to: 'const idle = planVictims(core, card, seeker, shortBytes, true, cheapestSet, leaving);',
   },
   {
     name: 'door-reopened', about: 'a drain is taken back while somebody waits for it', file: 'pursue.js',
-    from: 'const served = job.beneficiary !== null && core.waiters.has(job.beneficiary);', to: 'surplusBytes = Infinity; const served = false;',
+    from: 'const served = (job.beneficiary !== null && core.waiters.has(job.beneficiary)) || isWantedElsewhere(core, lease);', to: 'surplusBytes = Infinity; const served = false;',
   },
   {
     name: 'never-fits-waits', about: 'what can never fit evicts and waits', file: 'need.js',
@@ -55,8 +55,8 @@ export const evictionMutants: readonly Mutant[] = [
     from: 'if (card.loadToken !== null && core.leases.get(card.loadToken)?.generation !== waiter.generation)', to: 'if (false)',
   },
   {
-    name: 'token-ignored-by-evictions', about: 'models are put away while an engine measures free memory', file: 'ttl.js',
-    from: 'card.loadToken !== null ||', to: '',
+    name: 'token-ignored-by-evictions', about: 'models are put away while an engine measures free memory', file: 'put-away.js',
+    from: 'return loadToken === null || loadToken === member.id;', to: 'return true;',
   },
   {
     name: 'profiler-into-motion', about: 'an engine starts to measure while others load', file: 'admission.js',

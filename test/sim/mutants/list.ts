@@ -1,8 +1,9 @@
 /** Faults worth planting: each is one exact string of the compiled core, replaced at load (D34). */
 import { evictionMutants } from './eviction.js';
+import { gangMutants } from './gangs.js';
 import { ledgerMutants } from './ledger.js';
 import type { Mutant } from './mutant.js';
 import { queueMutants } from './queue.js';
 import { restartMutants } from './restart.js';
 
-export const mutants: readonly Mutant[] = [...ledgerMutants, ...evictionMutants, ...queueMutants, ...restartMutants];
+export const mutants: readonly Mutant[] = [...ledgerMutants, ...evictionMutants, ...queueMutants, ...restartMutants, ...gangMutants];

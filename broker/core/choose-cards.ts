@@ -1,0 +1,123 @@
+/** The cards on which a placement costs least in evictions; for several at once, together. */
+import { available, floorNeededBytes, leavingBytes, ledgerTermBytes, strangersBytes } from './available.js';
+import { backingOff } from './backoff.js';
+import { leavingHereBytes, noneLeaving, planVictims, type Leaving, type Plan, type Seeker } from './eviction-plan.js';
+import { withHeadroom } from './headroom.js';
+import { capacityBytes } from './need.js';
+import { workerWithRoom } from './placement.js';
+import { queueLength } from './queue.js';
+import type { Card, Core, PlaceWaiter } from './state.js';
+import { cheapestSet } from './victim-policy.js';
+
+export interface Placing {
+  readonly generation: string;
+  readonly model: string;
+  readonly engine: string;
+  readonly class: PlaceWaiter['class'];
+  readonly requestedBytes: number;
+}
+
+/** Cards whose sets are all looked at, the cheapest by themselves first. */
+const comparedMax = 6;
+
+interface Choice {
+  readonly card: Card;
+  readonly costMs: number;
+  /** What is free there beyond its need; negative: what victims must free. */
+  readonly spareBytes: number;
+}
+
+interface ChosenSet {
+  readonly cards: readonly Card[];
+  readonly costMs: number;
+  readonly spareBytes: number;
+}
+
+/** The `count` cards of least eviction cost, in the order of their UUIDs; null when the model could never fit on so many. */
+export function chooseCards(core: Core, placing: Placing, cards: readonly Card[], count: number): readonly Card[] | null {
+  if (count === 1) {
+    const [best] = ranked(core, placing, cards, 1);
+    return best === undefined ? null : [best.card];
+  }
+  let best: ChosenSet | null = null;
+  // A process computes with cards of one make; and it can see one slice of a card (MIG) at most.
+  for (const kind of new Set(cards.map((card) => card.kind))) {
+    const alike = cards.filter((card) => card.kind === kind && card.kind !== 'cpu' && !card.device.startsWith('MIG-'));
+    const choices = ranked(core, placing, alike, count).slice(0, comparedMax);
+    for (const set of subsets(choices, count)) best = better(best, judgeSet(core, placing, set));
+  }
+  return best === null ? null : best.cards;
+}
+
+/** Those on which its share could ever fit, the cheapest first. */
+function ranked(core: Core, placing: Placing, cards: readonly Card[], count: number): Choice[] {
+  const found: Choice[] = [];
+  for (const card of cards) {
+    const choice = judgeCard(core, placing, card, count);
+    if (choice !== null) found.push(choice);
+  }
+  return found.sort((a, b) => a.costMs - b.costMs || b.spareBytes - a.spareBytes);
+}
+
+/** Cost of a placement there: 0 when it fits, the victims' cost when it must evict, without bound when it must wait. */
+function judgeCard(core: Core, placing: Placing, card: Card, count: number): Choice | null {
+  const roomy = count === 1 ? workerWithRoom(core, [card.device], placing.engine) : null;
+  const floorBytes = roomy !== null ? 0 : floorNeededBytes(core, card, '', placing.engine);
+  const needBytes = floorBytes + (card.kind === 'cpu' ? 0 : withHeadroom(Math.ceil(placing.requestedBytes / count)));
+  if (needBytes > capacityBytes(card)) return null;
+  const free = lastFreeBytes(core, card);
+  if (free === null) return { card, spareBytes: -needBytes, costMs: Number.MAX_SAFE_INTEGER };
+  const queuedBytes = queueLength(card) > 0 ? card.holdBytes : 0;
+  const spareBytes = free - queuedBytes + leavingBytes(core, card).firmBytes - needBytes;
+  if (card.closedBy.size > 0 || backingOff(core, placing.model, card.device) !== null) return { card, spareBytes, costMs: Number.MAX_VALUE };
+  if (spareBytes >= 0) return { card, spareBytes, costMs: 0 };
+  return { card, spareBytes, costMs: plan(core, placing, card, -spareBytes, noneLeaving)?.costMs ?? Number.MAX_SAFE_INTEGER };
+}
+
+/** By an old reading where there is no new one: this only chooses, and what is chosen is read before it is granted. Null: it cannot be read. */
+function lastFreeBytes(core: Core, card: Card): number | null {
+  const { freeBytes } = available(core, card);
+  if (freeBytes !== null) return freeBytes;
+  if (card.missing !== null) return null;
+  return ledgerTermBytes(card) - (card.sample === null ? 0 : strangersBytes(card));
+}
+
+function plan(core: Core, placing: Placing, card: Card, shortBytes: number, leaving: Leaving): Plan | null {
+  const seeker: Seeker = { generation: placing.generation, model: placing.model, class: placing.class, placing: true };
+  return planVictims(core, card, seeker, shortBytes, false, cheapestSet, leaving);
+}
+
+/** What leaves one of the cards for it and is on another as well costs once, and frees on both. */
+function judgeSet(core: Core, placing: Placing, choices: readonly Choice[]): ChosenSet {
+  const inOrder = [...choices].sort((a, b) => (a.card.device < b.card.device ? -1 : 1));
+  const leaving = { gangs: new Set<string>(), generations: new Set<string>() };
+  let costMs = 0;
+  for (const { card, spareBytes, costMs: aloneMs } of inOrder) {
+    if (aloneMs === Number.MAX_VALUE) costMs = Number.MAX_VALUE;
+    const shortBytes = -spareBytes - leavingHereBytes(core, card, leaving);
+    if (shortBytes <= 0) continue;
+    const found = plan(core, placing, card, shortBytes, leaving);
+    costMs += found?.costMs ?? Number.MAX_SAFE_INTEGER;
+    for (const { lease, generation } of found?.victims ?? []) {
+      if (lease === null) leaving.generations.add(generation);
+      else if (lease.gang !== null) leaving.gangs.add(lease.gang);
+    }
+  }
+  return { cards: inOrder.map(({ card }) => card), costMs, spareBytes: Math.min(...inOrder.map((choice) => choice.spareBytes)) };
+}
+
+function better(a: ChosenSet | null, b: ChosenSet): ChosenSet {
+  if (a === null || b.costMs < a.costMs) return b;
+  return b.costMs === a.costMs && b.spareBytes > a.spareBytes ? b : a;
+}
+
+function* subsets<T>(items: readonly T[], count: number): Generator<readonly T[]> {
+  if (count === 0) {
+    yield [];
+    return;
+  }
+  for (const [index, item] of items.entries()) {
+    if (items.length - index < count) return;
+    for (const rest of subsets(items.slice(index + 1), count - 1)) yield [item, ...rest];
+  }
+}
