@@ -87,11 +87,13 @@ async function describe(found: readonly AmdCard[], driver: string): Promise<Disc
   const cards: CardDescription[] = [];
   const unmeasured: UnmeasuredCard[] = [];
   for (const { device, name, folder, rocrName, display } of found) {
+    // ROCr counts in an order of its own, which is known of one card alone.
+    const counted = { maker: 'amd', index: found.length === 1 ? 0 : null } as const;
     const total = await readFigure(join(folder, 'mem_info_vram_total'));
     const visibility = amdVisibility(rocrName);
-    if (!('bytes' in total) || total.bytes === 0) unmeasured.push({ device, name, visibility, reason: 'bytes' in total ? 'its total is 0' : total.reason });
+    if (!('bytes' in total) || total.bytes === 0) unmeasured.push({ device, name, visibility, counted, reason: 'bytes' in total ? 'its total is 0' : total.reason });
     // What fdinfo shows of compute memory differs from kernel to kernel, so a release is confirmed by the card's total.
-    else cards.push({ device, name, kind: 'gpu', totalBytes: total.bytes, confirms: 'total', display, floorBytes: null, visibility });
+    else cards.push({ device, name, kind: 'gpu', totalBytes: total.bytes, confirms: 'total', display, floorBytes: null, visibility, counted });
   }
   return { cards, unmeasured, driver };
 }

@@ -13,4 +13,5 @@ export { SimulatedCard, simulatedDevice, type AllocateOutcome, type SimulatedCar
 export { isSimulatedSpec, parseSimulatedSpec, type SimulatedSpec } from './simulated-spec.js';
 export type * from './types.js';
 export { normaliseDevice } from './uuid.js';
-export { amdVisibility, nvidiaVisibility } from './visibility.js';
+export { amdVisibility, nvidiaVisibility, visibilityOf } from './visibility.js';
+export { maskedCards } from './mask.js';

@@ -118,7 +118,9 @@ export class LadderCard {
   #combine(missed: readonly { readonly step: Step; readonly reading: MissedReading }[]): MissedReading {
     const device = this.#description.device;
     const highest = missed[0]?.reading ?? { kind: 'missing', takenAtUs: this.#setup.nowUs(), reading: 'unknown' } as const;
-    return { ...highest, device, reason: missed.map(({ step, reading }) => `${step.rung.truth}: ${reading.reason}`).join('; ') };
+    // Lost on the word of any driver that answers, while no other reads it.
+    const lost = missed.some(({ reading }) => reading.lost === true);
+    return { ...highest, device, ...(lost ? { lost } : {}), reason: missed.map(({ step, reading }) => `${step.rung.truth}: ${reading.reason}`).join('; ') };
   }
 }
 

@@ -36,6 +36,8 @@ export interface Inventory {
   /** At least one: the pseudo-card `CPU-0` when nothing else exists. */
   readonly cards: readonly CardDescription[];
   readonly drivers: readonly { readonly truth: TruthSource; readonly driver: string }[];
+  /** Found, and of no use without a declared size. */
+  readonly unmeasured: readonly UnmeasuredCard[];
   /** Why each rung that does not work does not, and which cards were found and cannot be used; for people. */
   readonly notes: readonly string[];
 }
@@ -81,6 +83,7 @@ export class DeviceLadder {
     return {
       cards: this.#cards.size === 0 ? [cpuCard()] : this.#ordered().map((card) => card.description),
       drivers: this.#rungs.flatMap(({ rung, driver }) => (driver === null ? [] : [{ truth: rung.truth, driver }])),
+      unmeasured: this.#unusable(),
       notes: this.#notes(),
     };
   }
@@ -162,10 +165,14 @@ export class DeviceLadder {
     return [...this.#cards.values()].sort((a, b) => (a.description.device < b.description.device ? -1 : 1));
   }
 
+  #unusable(): readonly UnmeasuredCard[] {
+    return [...this.#unmeasured.values()].filter(({ device }) => !this.#cards.has(device));
+  }
+
   #notes(): readonly string[] {
     return [
       ...this.#rungs.flatMap(({ rung, driver, unavailable }) => (driver === null ? [`${rung.truth}: ${unavailable}`] : [])),
-      ...[...this.#unmeasured.values()].filter(({ device }) => !this.#cards.has(device)).map(({ device, name, reason }) => `${device} (${name}) needs a declared size: ${reason}`),
+      ...this.#unusable().map(({ device, name, reason }) => `${device} (${name}) needs a declared size: ${reason}`),
     ];
   }
 }

@@ -6,7 +6,7 @@ const mebibyte = 1_024 ** 2;
 
 export type SmiFigure =
   | { readonly kind: 'bytes'; readonly bytes: number }
-  | { readonly kind: 'missing'; readonly reading: MissingReading; readonly reason: string };
+  | { readonly kind: 'missing'; readonly reading: MissingReading; readonly reason: string; readonly lost?: boolean };
 
 export interface SmiRow {
   readonly device: string;
@@ -20,6 +20,7 @@ export interface SmiRow {
 export function parseSmiFigure(text: string): SmiFigure {
   if (/^\d{1,9}$/.test(text)) return { kind: 'bytes', bytes: Number(text) * mebibyte };
   if (/^\[?(N\/A|Not Supported)\]?$/i.test(text)) return { kind: 'missing', reading: 'unsupported', reason: `nvidia-smi says ${text}` };
+  if (/^\[?(GPU is lost|GPU requires reset)\]?$/i.test(text)) return { kind: 'missing', reading: 'failed', reason: `nvidia-smi says ${text}`, lost: true };
   if (/^\[.*\]$/.test(text)) return { kind: 'missing', reading: 'failed', reason: `nvidia-smi says ${text}` };
   return { kind: 'missing', reading: 'unknown', reason: `nvidia-smi says ${JSON.stringify(text.slice(0, 80))}, which is no number` };
 }

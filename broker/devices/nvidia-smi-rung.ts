@@ -78,16 +78,18 @@ function nothing(takenAtUs: number, outcome: RunOutcome): Answer {
   return { takenAtUs, outcome, rows: new Map() };
 }
 
-function absent(device: string, { takenAtUs, outcome }: Answer, timeoutMs: number): Reading {
+function absent(device: string, { takenAtUs, outcome, rows }: Answer, timeoutMs: number): Reading {
   const missing = { kind: 'missing', device, takenAtUs, reason: failureText(outcome, timeoutMs) } as const;
   if (outcome.kind === 'timed_out') return { ...missing, reading: 'timed_out' };
-  // A clean end without a word about this card is no failure: it tells nothing.
-  return { ...missing, reading: outcome.kind === 'ended' && outcome.exitCode === 0 ? 'unknown' : 'failed' };
+  // A clean end without a word about this card is no failure: it tells nothing, unless it tells of others.
+  if (outcome.kind !== 'ended' || outcome.exitCode !== 0) return { ...missing, reading: 'failed' };
+  return { ...missing, reading: 'unknown', ...(rows.size > 0 ? { lost: true } : {}) };
 }
 
-function readingOf(device: string, { total, used }: SmiRow, takenAtUs: number): Reading {
+function readingOf(device: string, { total, used, others }: SmiRow, takenAtUs: number): Reading {
+  if (others[1] === 'Enabled') return { kind: 'missing', device, takenAtUs, reading: 'unsupported', reason: 'it is in MIG mode now: its slices are cards of their own', lost: true };
   for (const figure of [total, used]) {
-    if (figure.kind === 'missing') return { kind: 'missing', device, takenAtUs, reading: figure.reading, reason: figure.reason };
+    if (figure.kind === 'missing') return { kind: 'missing', device, takenAtUs, reading: figure.reading, reason: figure.reason, ...(figure.lost === true ? { lost: true } : {}) };
   }
   const totalBytes = total.kind === 'bytes' ? total.bytes : 0;
   const usedBytes = used.kind === 'bytes' ? used.bytes : 0;
@@ -100,14 +102,15 @@ function readingOf(device: string, { total, used }: SmiRow, takenAtUs: number): 
 function describe(rows: readonly SmiRow[], platform: DevicePlatform): Discovery {
   const cards: CardDescription[] = [];
   const unmeasured: UnmeasuredCard[] = [];
-  for (const { device, total, others } of rows) {
+  for (const [index, { device, total, others }] of rows.entries()) {
     const [displayActive, migMode, , ...nameParts] = others;
     const name = nameParts.length === 0 ? device : nameParts.join(', ');
     const visibility = nvidiaVisibility(device);
+    const counted = { maker: 'nvidia', index } as const;
     // CUDA shows a card in MIG mode by its slices alone, and this query does not list them.
-    if (migMode === 'Enabled') unmeasured.push({ device, name, visibility, reason: 'in MIG mode; nvidia-smi does not list its slices here' });
-    else if (total.kind === 'missing') unmeasured.push({ device, name, visibility, reason: total.reason });
-    else cards.push({ device, name, kind: 'gpu', totalBytes: total.bytes, confirms: 'total', display: displayActive === 'Enabled' || isWddm(platform), floorBytes: null, visibility });
+    if (migMode === 'Enabled') unmeasured.push({ device, name, visibility, counted, reason: 'in MIG mode; nvidia-smi does not list its slices here' });
+    else if (total.kind === 'missing') unmeasured.push({ device, name, visibility, counted, reason: total.reason });
+    else cards.push({ device, name, kind: 'gpu', totalBytes: total.bytes, confirms: 'total', display: displayActive === 'Enabled' || isWddm(platform), floorBytes: null, visibility, counted });
   }
   return { cards, unmeasured, driver: rows[0]?.others[2] ?? 'unknown' };
 }

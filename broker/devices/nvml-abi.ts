@@ -11,8 +11,12 @@ const reopenCodes = new Set([1, 9, 18]);
 /** Codes after which a card's handle may be stale: bad argument, not found, GPU lost, reset required. */
 const staleHandleCodes = new Set([2, 6, 15, 16]);
 
+/** Codes by which a driver that works says that a card is gone: not found, GPU lost. */
+const lostCodes = new Set([6, 15]);
+
 export const isUnsupported = (code: number): boolean => unsupportedCodes.has(code);
 export const needsReopen = (code: number): boolean => reopenCodes.has(code);
+export const saysLost = (code: number): boolean => lostCodes.has(code);
 export const makesHandleStale = (code: number): boolean => staleHandleCodes.has(code);
 
 /** NVML_VALUE_NOT_AVAILABLE. */

@@ -1,7 +1,7 @@
 /** NVML opened by FFI. Only the helper process imports this: a call may hang for ever, and then takes its process with it. */
 import {
   decodeMemoryV1, decodeMemoryV2, decodeProcesses, decodeText, isUnsupported, makesHandleStale, memoryV1Bytes, memoryV2Bytes,
-  memoryV2Version, mergeProcesses, needsReopen, nvmlInsufficientSize, nvmlSuccess, processRoomBytes, processStrideBytes,
+  memoryV2Version, mergeProcesses, needsReopen, nvmlInsufficientSize, nvmlSuccess, processRoomBytes, processStrideBytes, saysLost,
   type MemoryFigures, type ProcessFigure,
 } from './nvml-abi.js';
 import { NvmlError, NvmlFunctions, type NvmlHandle } from './nvml-functions.js';
@@ -37,9 +37,10 @@ export class NvmlLibrary {
       const handle = this.#handleBy('nvmlDeviceGetHandleByIndex_v2', index);
       // One card that has fallen off the bus must not hide the others.
       if (handle === null) continue;
-      for (const each of this.#slices(handle) ?? [handle]) {
+      const slices = this.#slices(handle);
+      for (const each of slices ?? [handle]) {
         const card = this.#describe(each);
-        if (card !== null) cards.push(card);
+        if (card !== null) cards.push({ ...card, index: slices === null ? index : null });
       }
     }
     return cards;
@@ -50,6 +51,7 @@ export class NvmlLibrary {
     const takenAtUs = nowUs();
     try {
       const handle = this.#handleOf(device);
+      if (this.#isSliced(handle)) return { kind: 'missing', takenAtUs, reading: 'unsupported', reason: 'it is in MIG mode now: its slices are cards of their own', lost: true };
       const { figures, counting } = this.#memory(handle);
       const { usedBytes, totalBytes } = figures;
       if (usedBytes === null || totalBytes === null) {
@@ -62,7 +64,7 @@ export class NvmlLibrary {
     } catch (error) {
       if (!(error instanceof NvmlError)) throw error;
       this.#recover(device, error.code);
-      return { kind: 'missing', takenAtUs, reading: isUnsupported(error.code) ? 'unsupported' : 'failed', reason: error.message };
+      return { kind: 'missing', takenAtUs, reading: isUnsupported(error.code) ? 'unsupported' : 'failed', reason: error.message, ...(saysLost(error.code) ? { lost: true } : {}) };
     }
   }
 
@@ -80,7 +82,7 @@ export class NvmlLibrary {
     this.#nvml.call('nvmlInit_v2');
   }
 
-  #describe(handle: NvmlHandle): HelperCard | null {
+  #describe(handle: NvmlHandle): Omit<HelperCard, 'index'> | null {
     const uuid = Buffer.alloc(96);
     if (this.#nvml.call('nvmlDeviceGetUUID', handle, uuid, uuid.length) !== nvmlSuccess) return null;
     const spelling = decodeText(uuid);
@@ -109,9 +111,7 @@ export class NvmlLibrary {
 
   /** Handles of a card's MIG slices; null when it is not in MIG mode, empty when it is and has none. */
   #slices(handle: NvmlHandle): readonly NvmlHandle[] | null {
-    const current = Buffer.alloc(4);
-    const pending = Buffer.alloc(4);
-    if (this.#nvml.call('nvmlDeviceGetMigMode', handle, current, pending) !== nvmlSuccess || current.readUInt32LE() !== 1) return null;
+    if (!this.#isSliced(handle)) return null;
     const count = Buffer.alloc(4);
     if (this.#nvml.call('nvmlDeviceGetMaxMigDeviceCount', handle, count) !== nvmlSuccess) return [];
     const slices: NvmlHandle[] = [];
@@ -120,6 +120,13 @@ export class NvmlLibrary {
       if (slice !== null) slices.push(slice);
     }
     return slices;
+  }
+
+  /** In MIG mode now; of a slice itself the driver says that there is no such thing. */
+  #isSliced(handle: NvmlHandle): boolean {
+    const current = Buffer.alloc(4);
+    const pending = Buffer.alloc(4);
+    return this.#nvml.call('nvmlDeviceGetMigMode', handle, current, pending) === nvmlSuccess && current.readUInt32LE() === 1;
   }
 
   #memory(handle: NvmlHandle): { readonly figures: MemoryFigures; readonly counting: 'v1' | 'v2' } {

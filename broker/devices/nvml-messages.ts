@@ -9,6 +9,8 @@ export interface HelperCard {
   readonly display: boolean;
   /** The driver gives memory by process for this card. */
   readonly processes: boolean;
+  /** As the driver counts; null: a slice of a card. */
+  readonly index: number | null;
 }
 
 export type HelperRequest =
@@ -24,7 +26,7 @@ export type HelperReading =
       readonly counting: 'v1' | 'v2';
       readonly processes: readonly { readonly pid: number; readonly usedBytes: number }[] | null;
     }
-  | { readonly kind: 'missing'; readonly takenAtUs: number; readonly reading: MissingReading; readonly reason: string };
+  | { readonly kind: 'missing'; readonly takenAtUs: number; readonly reading: MissingReading; readonly reason: string; readonly lost?: boolean };
 
 export type HelperMessage =
   /** Once, first: the library is open. */

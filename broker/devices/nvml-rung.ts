@@ -81,14 +81,15 @@ function helperCommand(libraryPaths: readonly string[], environment: Readonly<Re
 function sortCards(found: readonly HelperCard[], platform: DevicePlatform): Pick<Extract<Discovery, { driver: string }>, 'cards' | 'unmeasured'> {
   const cards: CardDescription[] = [];
   const unmeasured = [];
-  for (const { device, name, totalBytes, display, processes } of found) {
+  for (const { device, name, totalBytes, display, processes, index } of found) {
     const visibility = nvidiaVisibility(device);
+    const counted = { maker: 'nvidia', index } as const;
     if (totalBytes === null || totalBytes === 0) {
-      unmeasured.push({ device, name, visibility, reason: 'NVML gives no memory figure for this card' });
+      unmeasured.push({ device, name, visibility, counted, reason: 'NVML gives no memory figure for this card' });
       continue;
     }
     const confirms = confirmationBy(processes, platform);
-    cards.push({ device, name, kind: 'gpu', totalBytes, confirms, display: display || isWddm(platform), floorBytes: null, visibility });
+    cards.push({ device, name, kind: 'gpu', totalBytes, confirms, display: display || isWddm(platform), floorBytes: null, visibility, counted });
   }
   return { cards, unmeasured };
 }

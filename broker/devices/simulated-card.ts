@@ -30,6 +30,12 @@ interface AttachedProcess {
   readonly named: Map<string, number>;
 }
 
+export interface SimulatedFault {
+  readonly reading: MissingReading;
+  readonly reason: string;
+  readonly lost?: boolean;
+}
+
 export interface SimulatedCardOptions extends SimulatedSpec {
   /** `SIM-<state id>-<n>` (D9). */
   readonly device: string;
@@ -48,7 +54,7 @@ export class SimulatedCard implements Rung {
   readonly #foreign = new Map<number, number>();
   /** Bytes of ended processes that are still there, and until when. No timer: time is looked at when somebody asks. */
   #returning: { readonly bytes: number; readonly untilUs: number }[] = [];
-  #fault: { readonly reading: MissingReading; readonly reason: string } | null = null;
+  #fault: SimulatedFault | null = null;
   #lastAllocation = 0;
   #oomRefusals = 0;
   #peakUsedBytes = 0;
@@ -186,8 +192,8 @@ export class SimulatedCard implements Rung {
     return { kind: 'allocated', allocation: 0 };
   }
 
-  /** Makes every reading fail in this way, as a probe would; null repairs it. What is allocated does not change. */
-  setFault(fault: { readonly reading: MissingReading; readonly reason: string } | null): void {
+  /** Makes every reading fail in this way, as a probe would, or the card be gone; null repairs it. What is allocated does not change. */
+  setFault(fault: SimulatedFault | null): void {
     this.#fault = fault;
   }
 

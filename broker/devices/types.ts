@@ -15,6 +15,15 @@ export interface CardDescription {
   readonly floorBytes: number | null;
   /** Environment that makes this card, and it alone, visible to a worker. Empty for simulated cards. */
   readonly visibility: Readonly<Record<string, string>>;
+  /** How its maker counts it; absent: not at all. */
+  readonly counted?: Counted;
+}
+
+/** A maker's own number for a card, in the order of the PCI bus where that is known. Nothing is ever told by it: masks are read with it. */
+export interface Counted {
+  readonly maker: 'nvidia' | 'amd';
+  /** Null: the card has no number that can be relied on (a MIG slice, an AMD card beside others). */
+  readonly index: number | null;
 }
 
 /** One reading. `takenAtUs` is when the driver was asked, on CLOCK_MONOTONIC. */
@@ -31,7 +40,15 @@ export type Reading =
       /** By pid; null where the driver does not say. */
       readonly processes: readonly { readonly pid: number; readonly usedBytes: number }[] | null;
     }
-  | { readonly kind: 'missing'; readonly device: string; readonly takenAtUs: number; readonly reading: MissingReading; readonly reason: string };
+  | {
+      readonly kind: 'missing';
+      readonly device: string;
+      readonly takenAtUs: number;
+      readonly reading: MissingReading;
+      readonly reason: string;
+      /** The driver answers, and says that this card is gone (B106). A driver that does not answer says nothing of its cards (B107). */
+      readonly lost?: boolean;
+    };
 
 /** A card that is there and whose size the rung cannot tell; usable only with a declared total. */
 export interface UnmeasuredCard {
@@ -39,6 +56,7 @@ export interface UnmeasuredCard {
   readonly name: string;
   readonly reason: string;
   readonly visibility: Readonly<Record<string, string>>;
+  readonly counted?: Counted;
 }
 
 export type Discovery =

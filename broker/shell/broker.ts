@@ -24,7 +24,7 @@ import { Queries } from './queries.js';
 import { recallProcesses, rememberCards, type Lives } from './recall.js';
 import { Reception } from './reception.js';
 import { Resumes } from './resume.js';
-import { Sampler, type CardReader } from './sampler.js';
+import { Sampler, cardAdded, type CardReader } from './sampler.js';
 import { Sessions } from './session.js';
 import { cardLocksPath, defaultStatePath, makePrivateFolder, openStateFolder, removeStaleDataSockets, type StateFolder } from './state-folder.js';
 import { ThreadShares } from './thread-shares.js';
@@ -184,11 +184,8 @@ class RunningBroker implements Broker {
 
   #addCards(): void {
     for (const { card, reader, reserveBytes } of this.#owned) {
-      this.#loop.feed({
-        type: 'card_added', device: card.device, name: card.name, kind: card.kind, totalBytes: card.totalBytes, reserveBytes,
-        confirms: card.confirms, floorBytes: card.floorBytes,
-      });
-      if (card.kind !== 'cpu') this.#sampler.watch(card, reader);
+      this.#loop.feed(cardAdded(card, reserveBytes));
+      if (card.kind !== 'cpu') this.#sampler.watch(card, reader, reserveBytes);
     }
   }
 

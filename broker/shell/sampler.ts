@@ -1,7 +1,8 @@
 /**
  * Reads cards: each at its interval, and at once when a decision waits for it.
  * One read of a card at a time; a read that began before the moment a decision
- * needs is followed by another.
+ * needs is followed by another. A card that its driver says is gone is told as
+ * lost, and as there again when it is read again, however it is numbered then.
  */
 import type { CardDescription, Reading } from '../devices/index.js';
 import type { UntimedEvent } from './loop.js';
@@ -16,9 +17,16 @@ export interface CardReader {
   close(): Promise<void>;
 }
 
+/** What the core is told of a card that is there. */
+export function cardAdded({ device, name, kind, totalBytes, confirms, floorBytes }: CardDescription, reserveBytes: number): UntimedEvent {
+  return { type: 'card_added', device, name, kind, totalBytes, reserveBytes, confirms, floorBytes };
+}
+
 interface Watch {
   readonly card: CardDescription;
   readonly reader: CardReader;
+  readonly reserveBytes: number;
+  lost: boolean;
   reading: boolean;
   /** A reading taken not before this is still wanted; 0: none. */
   wantedFromUs: number;
@@ -38,8 +46,8 @@ export class Sampler {
     this.#feed = feed;
   }
 
-  watch(card: CardDescription, reader: CardReader): void {
-    const watch: Watch = { card, reader, reading: false, wantedFromUs: 0, timer: null };
+  watch(card: CardDescription, reader: CardReader, reserveBytes: number): void {
+    const watch: Watch = { card, reader, reserveBytes, lost: false, reading: false, wantedFromUs: 0, timer: null };
     this.#watches.set(card.device, watch);
     this.#read(watch);
   }
@@ -70,13 +78,24 @@ export class Sampler {
       watch.reading = false;
       if (this.#stopped) return;
       this.#schedule(watch, reading);
-      this.#feed(this.#eventOf(reading));
+      this.#tell(watch, reading);
     });
   }
 
   /** Whatever a reader throws, and whenever, is a rejection. */
   async #look(watch: Watch): Promise<Reading> {
     return watch.reader.read(watch.card.device);
+  }
+
+  #tell(watch: Watch, reading: Reading): void {
+    if (reading.kind === 'missing' && (watch.lost || reading.lost === true)) {
+      if (!watch.lost) this.#feed({ type: 'card_lost', device: reading.device, reason: reading.reason });
+      watch.lost = true;
+      return;
+    }
+    if (watch.lost) this.#feed(cardAdded(watch.card, watch.reserveBytes));
+    watch.lost = false;
+    this.#feed(this.#eventOf(reading));
   }
 
   /** Figures that cannot be told apart by owner (out of descriptors, say) are no reading: none of them may pass for foreign. */

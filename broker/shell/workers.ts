@@ -1,7 +1,7 @@
 /** The broker's worker processes: how each is started, what it may see, and how callers find it. */
 import { LeaseholdError, workerExitCodes, type ControlMessage, type Limits } from '../../protocol/index.js';
 import { createTicket, spawnKey } from '../../protocol/node/index.js';
-import type { CardDescription } from '../devices/types.js';
+import { visibilityOf, type CardDescription } from '../devices/index.js';
 import type { Obituary, ProcessIdentity, Supervisor, SupervisorHandlers, Tracked } from '../supervisor/types.js';
 import type { TerminateCause } from '../core/effects.js';
 import type { EngineCommand } from './engines.js';
@@ -227,7 +227,7 @@ export class Workers {
     const visible = cards.map(({ device, name, totalBytes, kind }) => ({ device, name, totalBytes: totalBytes > 0 ? totalBytes : null, simulated: kind === 'simulated' }));
     return {
       ...command.env,
-      ...Object.assign({}, ...cards.map((card) => card.visibility)) as Record<string, string>,
+      ...visibilityOf(cards),
       LEASEHOLD_SOCKET: this.#options.socketPath,
       LEASEHOLD_SPAWN: worker.generation,
       LEASEHOLD_KEY: worker.key,

@@ -2,8 +2,8 @@
 import { LeaseholdError } from '../../protocol/index.js';
 import { inWords } from '../../broker/core/report.js';
 import {
-  DeviceLadder, SimulatedCard, cpuCard, cpuDevice, cpuReading, createRealRungs, defaultReserveBytes, isSimulatedSpec, normaliseDevice,
-  parseSimulatedSpec, simulatedDevice, type CardDescription,
+  DeviceLadder, SimulatedCard, cpuCard, cpuDevice, cpuReading, createRealRungs, defaultReserveBytes, isSimulatedSpec, maskedCards, normaliseDevice,
+  parseSimulatedSpec, simulatedDevice, type CardDescription, type Inventory,
 } from '../../broker/devices/index.js';
 import type { CardReader, Log, OwnedCard } from '../../broker/shell/index.js';
 import { monotonicUs } from '../../protocol/node/index.js';
@@ -13,7 +13,7 @@ import { optionsHelp } from './tables.js';
 export type DeviceOptions = Pick<OrchestratorOptions, 'devices' | 'reserveBytes'>;
 
 /**
- * Words mean: `auto` every real card, else the CPU; `cpu` the pseudo-card on
+ * Words mean: `auto` every real card that the masks of this process leave, else the CPU; `cpu` the pseudo-card on
  * which nothing is leased; `sim:…` a simulated card; anything else the UUID of
  * a real card. Rejects with `device_unknown` for a UUID that is not there.
  */
@@ -63,15 +63,32 @@ async function realCards(words: readonly string[], besideSimulated: boolean, log
     rungs: createRealRungs(),
     log: (level, message, fields) => { log[level](fields, message); },
   });
-  const { cards, notes } = await ladder.discover();
+  const { cards, unmeasured, notes } = await ladder.discover();
   for (const note of notes) log.info({ note }, 'a way to read cards does not work here');
-  const chosen = words.includes('auto') ? cards : cards.filter(({ device }) => words.some((word) => normaliseDevice(word) === device));
+  const named = cards.filter(({ device }) => words.some((word) => normaliseDevice(word) === device));
+  const visible = words.includes('auto') ? await visibleCards(ladder, cards, unmeasured, log) : [];
+  const union = cards.filter((card) => named.includes(card) || visible.includes(card));
+  // A mask that hides every card leaves what a machine without cards has.
+  const chosen = union.length === 0 && words.includes('auto') ? [cpuCard()] : union;
   const unknown = words.find((word) => word !== 'auto' && word !== 'cpu' && !cards.some(({ device }) => device === normaliseDevice(word)));
   // The pseudo-card stands in for "no card"; beside a simulated one there is a card.
   const owned = chosen.filter(({ device }) => device !== cpuDevice || !besideSimulated);
   if (unknown !== undefined || owned.length === 0) await ladder.close();
   if (unknown !== undefined) throw unknownDevice(unknown, cards);
   return owned.map((card) => ({ card, reader: ladder }));
+}
+
+/** What is named by UUID is meant; `auto` is what this process was given. */
+async function visibleCards(ladder: DeviceLadder, cards: readonly CardDescription[], unmeasured: Inventory['unmeasured'], log: Log): Promise<readonly CardDescription[]> {
+  try {
+    const visible = maskedCards(cards, unmeasured, process.env);
+    const hidden = cards.filter((card) => !visible.includes(card)).map(({ device }) => device);
+    if (hidden.length > 0) log.info({ hidden: hidden.join(', ') }, 'cards that the visibility masks of this process hide are not managed');
+    return visible;
+  } catch (error) {
+    await ladder.close();
+    throw error;
+  }
 }
 
 /** Bytes kept free, card by card. Throws `bytes_invalid`, or `device_unknown` for a reserve on a card that is not there. */

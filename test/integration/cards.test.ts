@@ -1,23 +1,12 @@
 /** Several cards in one broker, told apart by UUID alone, whatever order anybody counts them in. */
-import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { createOrchestrator } from '../../src/orchestrator/index.js';
-import { MiB, folder, leaseOf, open, refusal, scripted, until, workerPid } from './support.js';
+import { MiB, fakeSmi, folder, leaseOf, lives, open, refusal, scripted, until, workerPid } from './support.js';
 
 const first = 'GPU-11111111-2222-3333-4444-555555555555';
 const second = 'GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee';
 const neither = 'GPU-99999999-9999-9999-9999-999999999999';
-
-/** A nvidia-smi that prints the cards that a file lists, found before any other. Returns how to set what each card uses, in MiB. */
-function fakeSmi(bin: string): (usedMiB: Readonly<Record<string, number>>) => void {
-  const table = join(bin, 'table');
-  const command = join(bin, 'nvidia-smi');
-  writeFileSync(command, `#!/bin/sh\ncat ${table}\n`);
-  chmodSync(command, 0o755);
-  process.env['PATH'] = `${bin}:${process.env['PATH'] ?? ''}`;
-  return (used) => { writeFileSync(table, Object.entries(used).map(([uuid, mib]) => `${uuid}, 16384, ${String(mib)}, Disabled, Disabled, 580.1, A card\n`).join('')); };
-}
 
 function environmentOf(pid: number): Map<string, string> {
   return new Map(readFileSync(`/proc/${String(pid)}/environ`, 'utf8').split('\0').map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]));
@@ -60,4 +49,59 @@ t.test('R277: a card that is not there, and an index, are refused wherever a car
   }
   t.match(await refusal(orchestrator.lease({ model: 'host', bytes: MiB, device: '1', onEvict: () => 'busy' })), { code: 'input_invalid', details: { field: 'device' } });
   t.match(await orchestrator.ledger(), { leases: [], workers: [], cards: [{ device: first }] });
+});
+
+t.test('R126: a mask that the broker’s own process was given cuts down what it manages by itself, and not what it was told by name', async (t) => {
+  fakeSmi(folder(t))({ [second]: 300, [first]: 100 });
+  t.teardown(() => { delete process.env['CUDA_VISIBLE_DEVICES']; });
+  const managed = async (mask: string, devices: readonly string[]): Promise<readonly string[]> => {
+    process.env['CUDA_VISIBLE_DEVICES'] = mask;
+    const orchestrator = await open(t, { devices });
+    const cards = (await orchestrator.ledger()).cards.map(({ device }) => device);
+    await orchestrator.close();
+    return cards;
+  };
+  t.strictSame(await managed('1', ['auto']), [first], 'the tool lists it second');
+  t.strictSame(await managed('GPU-aaaa', ['auto']), [second]);
+  t.strictSame(await managed('1,0', ['auto']), [first, second]);
+  t.strictSame(await managed('', ['auto']), ['CPU-0']);
+  t.strictSame(await managed('1', ['auto', second]), [first, second], 'and what is named beside it');
+  process.env['CUDA_VISIBLE_DEVICES'] = `${first},${neither}`;
+  t.match(await refusal(createOrchestrator({ broker: 'own', stateFolder: folder(t) })), { code: 'config_invalid', details: { path: 'CUDA_VISIBLE_DEVICES', where: neither } });
+});
+
+t.test('B106: a card that vanishes is lost, its worker ends after a grace, the other serves on; it comes back however it is listed', async (t) => {
+  const setUsed = fakeSmi(folder(t));
+  setUsed({ [first]: 100, [second]: 300 });
+  const orchestrator = await open(t, {
+    devices: [first, second], limits: { cardLostGraceMs: 300 },
+    models: { one: scripted({ text: 'one' }, { device: first }), two: scripted({ text: 'two' }, { device: second }) },
+  });
+  const heard: string[] = [];
+  const hear = (async (): Promise<void> => { for await (const { name } of orchestrator.events()) heard.push(name); })();
+  for (const name of ['one', 'two']) await orchestrator.load(name);
+  const pid = await workerPid(orchestrator, 'two');
+  setUsed({ [first]: 100 });
+  const cardOf = async (device: string): Promise<object | undefined> => (await orchestrator.ledger()).cards.find((card) => card.device === device);
+  await until('the card to be lost', async () => ((await cardOf(second)) as { lost: object | null }).lost !== null);
+  t.match(await refusal(orchestrator.lease({ model: 'host', bytes: MiB, device: second, onEvict: () => 'busy' })), { code: 'device_lost', details: { device: second } });
+  await until('its worker to be gone', () => !lives(pid));
+  await until('its lease to be closed', async () => (await leaseOf(orchestrator, 'two')) === null);
+  t.match(await refusal(orchestrator.load('two')), { code: 'device_lost', details: { device: second } });
+  t.match(await orchestrator.generate('one', 'still here?').result(), { text: 'one' });
+  setUsed({ [second]: 300, [first]: 100 });
+  await until('the card to be back', async () => ((await cardOf(second)) as { lost: object | null }).lost === null);
+  t.match(await orchestrator.generate('two', 'and you?').result(), { text: 'two' });
+  await orchestrator.close();
+  await hear;
+  t.match(heard.filter((name) => name.startsWith('card_')), ['card_lost', 'card_regained']);
+});
+
+t.test('B109: what is kept free card by card is named in any order, and by no card that is not there', async (t) => {
+  fakeSmi(folder(t))({ [first]: 100, [second]: 300 });
+  const reserveBytes = { [second]: 8 * MiB, [first]: 20 * MiB };
+  const orchestrator = await open(t, { devices: [first, second], reserveBytes });
+  t.strictSame((await orchestrator.ledger()).cards.map((card) => [card.device, card.reserveBytes]), [[first, 20 * MiB], [second, 8 * MiB]]);
+  await orchestrator.close();
+  t.match(await refusal(createOrchestrator({ broker: 'own', stateFolder: folder(t), devices: [first, second], reserveBytes: { ...reserveBytes, 'GPU-zzz': 4 * MiB } })), { code: 'device_unknown', details: { device: 'GPU-zzz' } });
 });

@@ -1,5 +1,5 @@
 /** What tests of whole brokers share: an orchestrator with scripted workers in a folder of its own, conditions, raw peers, and counting what is left. */
-import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createConnection, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -40,6 +40,16 @@ export function folder(t: Test, name = 'lh-'): string {
   const path = mkdtempSync(join(tmpdir(), name));
   t.teardown(() => { rmSync(path, { recursive: true, force: true }); });
   return path;
+}
+
+/** A nvidia-smi that prints the cards that a file lists, found before any other. Returns how to set what each card uses, in MiB. */
+export function fakeSmi(bin: string): (usedMiB: Readonly<Record<string, number>>) => void {
+  const table = join(bin, 'table');
+  const command = join(bin, 'nvidia-smi');
+  writeFileSync(command, `#!/bin/sh\ncat ${table}\n`);
+  chmodSync(command, 0o755);
+  process.env['PATH'] = `${bin}:${process.env['PATH'] ?? ''}`;
+  return (used) => { writeFileSync(table, Object.entries(used).map(([uuid, mib]) => `${uuid}, 16384, ${String(mib)}, Disabled, Disabled, 580.1, A card\n`).join('')); };
 }
 
 export type Given = Omit<OrchestratorOptions, 'models'> & { readonly models?: Readonly<Record<string, ModelOptions>> };

@@ -116,6 +116,19 @@ t.test('nvidia-smi', async (t) => {
     t.match(parseSmiFigure('12 MiB'), { kind: 'missing', reading: 'unknown' });
   });
 
+  t.test('B106, B107: a card that the tool no longer lists beside others is lost, and one that it cannot tell of is not', async (t) => {
+    const other = `echo "${first}, 143771, 1000, Disabled, Disabled, 580, A"`;
+    const rows = [
+      ['gone', other, { reading: 'unknown', lost: true }],
+      ['says-so', `${other}; echo "${second}, [GPU is lost], [GPU is lost], x"`, { reading: 'failed', reason: /GPU is lost/, lost: true }],
+      ['sliced', `${other}; echo "${second}, 81920, 5, Disabled, Enabled, 580, B"`, { reading: 'unsupported', reason: /MIG mode/, lost: true }],
+      ['half-way', `${other}; exit 15`, { reading: 'failed', lost: undefined }],
+      ['mismatch', 'echo "Failed to initialize NVML: Driver/library version mismatch"; exit 18', { reading: 'failed', reason: /version mismatch/, lost: undefined }],
+      ['empty-list', 'exit 0', { reading: 'unknown', lost: undefined }],
+    ] as const;
+    for (const [name, body, wanted] of rows) t.match(await rungOf(name, body).read(second), { kind: 'missing', ...wanted }, name);
+  });
+
   t.test('one run at a time serves all who ask meanwhile', async (t) => {
     const counter = join(folder, 'runs');
     const rung = rungOf('counted', `echo run >> ${counter}\n${table}`);
@@ -295,6 +308,22 @@ t.test('the ladder', async (t) => {
   const logged: { message: string; fields: Readonly<Record<string, unknown>> }[] = [];
   const log: DeviceLog = (_level, message, fields) => logged.push({ message, fields });
   const jumps = (): readonly Readonly<Record<string, unknown>>[] => logged.filter(({ message }) => /changed rungs/.test(message)).map(({ fields }) => fields);
+
+  t.test('B106: a card is lost when one rung says so and none reads it', async (t) => {
+    const nvml = fake('nvml', [first], 100);
+    const smi = fake('nvidia-smi', [first], 900);
+    const ladder = new DeviceLadder({ rungs: [nvml, smi], nowUs: () => nowUs, log });
+    await ladder.discover();
+    nvml.answer = () => ({ ...bad(first, 'failed', 'GPU is lost'), lost: true } as Reading);
+    t.match(await ladder.read(first), { kind: 'read', truth: 'nvidia-smi' }, 'what anybody reads is there');
+    nvml.answer = () => bad(first, 'timed_out', 'hung');
+    smi.answer = () => ({ ...bad(first, 'failed', 'no row'), lost: true } as Reading);
+    nowUs += 60_000_000;
+    t.match(await ladder.read(first), { kind: 'missing', lost: true, reason: /no row/ });
+    smi.answer = () => bad(first, 'failed', 'version mismatch');
+    t.notOk('lost' in (await ladder.read(first)), 'no rung can tell (B107)');
+    await ladder.close();
+  });
 
   t.test('R22, R29: the highest rung that works answers; a jump is told; it climbs back beside the readings', async (t) => {
     logged.length = 0;

@@ -179,14 +179,16 @@ if (compiler.error !== undefined) {
       behave('n-a');
       t.match(await rung.read(first), { kind: 'missing', reading: 'unsupported' });
       behave('error');
-      t.match(await rung.read(first), { kind: 'missing', reading: 'failed', reason: /unknown error \(999\)/ });
+      const failed = await rung.read(first);
+      t.match(failed, { kind: 'missing', reading: 'failed', reason: /unknown error \(999\)/ });
+      t.notOk('lost' in failed, 'a driver that fails says nothing of its cards (B107)');
       behave('wrong-total');
       t.match(await rung.read(first), { kind: 'missing', reading: 'unknown', reason: /cannot be/ });
       behave('lost');
-      t.match(await rung.read(second), { kind: 'missing', reading: 'failed', reason: /GPU is lost/ });
+      t.match(await rung.read(second), { kind: 'missing', reading: 'failed', reason: /GPU is lost/, lost: true });
       t.match(await rung.read(first), { kind: 'read' }, 'the other card is not disturbed');
       behave('vanish');
-      t.match(await rung.read(second), { kind: 'missing', reading: 'failed', reason: /not found|GPU is lost/ });
+      t.match(await rung.read(second), { kind: 'missing', reading: 'failed', reason: /not found|GPU is lost/, lost: true });
       t.match(await rung.discover(), { cards: [{ device: first }] });
       behave();
       t.match(await rung.read(second), { kind: 'read' }, 'a card that comes back is read again');
@@ -207,6 +209,7 @@ if (compiler.error !== undefined) {
       const slice = 'MIG-99999999-8888-7777-6666-555555555555';
       t.match(await rung.discover(), { cards: [{ device: slice, visibility: { CUDA_VISIBLE_DEVICES: slice } }, { device: second }] });
       t.match(await rung.read(slice), { usedBytes: 64 * mebibyte, totalBytes: 20_096 * mebibyte });
+      t.match(await rung.read(first), { kind: 'missing', reading: 'unsupported', reason: /MIG mode/, lost: true }, 'the card as a whole is gone then, for who had it before');
       behave('mig', 'n-a');
       t.match(await rung.discover(), { cards: [], unmeasured: [{ device: slice }, { device: second }] }, 'cards without a figure are named all the same');
       behave();

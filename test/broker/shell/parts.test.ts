@@ -147,7 +147,7 @@ t.test('the sampler', async (t) => {
   const events: UntimedEvent[] = [];
   const sampler = new Sampler(60_000, (pid) => (pid === 9 ? null : 'b-w1'), (event) => { events.push(event); });
   t.teardown(() => { sampler.stop(); });
-  sampler.watch(description, reader);
+  sampler.watch(description, reader, 5);
   t.equal(reader.asked.length, 1, 'looks at once');
 
   const wantedUs = monotonicUs();
@@ -167,6 +167,25 @@ t.test('the sampler', async (t) => {
   t.match(events[2], { type: 'sample_failed', reading: 'failed', reason: /the driver fell over/ }, 'a reader that throws is a reading that is missing');
   t.equal(reader.asked.length, 3, 'and is not asked again in a busy loop');
   sampler.want('SIM-elsewhere-0', 1);
+});
+
+t.test('B106: a card that its driver says is gone is told once, and again when it is read again', async (t) => {
+  const reader = new SlowReader();
+  const events: UntimedEvent[] = [];
+  const sampler = new Sampler(1, () => 'b-w1', (event) => { events.push(event); });
+  t.teardown(() => { sampler.stop(); });
+  sampler.watch(description, reader, 5);
+  const missing: Reading = { kind: 'missing', device: 'SIM-x-0', takenAtUs: 1, reading: 'failed', reason: 'GPU is lost' };
+  const rows: readonly Reading[] = [missing, { ...missing, lost: true }, { ...missing, lost: true }, { ...missing, reading: 'timed_out' }, reading(monotonicUs()), missing];
+  for (const [index, row] of rows.entries()) {
+    await until('the next look', () => reader.asked.length > index);
+    reader.asked[index]?.(row);
+  }
+  await until('the last to be told', () => events.length === 5);
+  t.match(events, [
+    { type: 'sample_failed', reading: 'failed' }, { type: 'card_lost', device: 'SIM-x-0', reason: 'GPU is lost' },
+    { type: 'card_added', device: 'SIM-x-0', totalBytes: 100, reserveBytes: 5, confirms: 'process' }, { type: 'sampled', usedBytes: 7 }, { type: 'sample_failed' },
+  ], 'a driver that does not answer meanwhile changes nothing');
 });
 
 t.test('a subscriber that reads too slowly loses events and is told how many', async (t) => {
