@@ -216,6 +216,7 @@ const minimums: Readonly<Partial<Record<LimitName, number>>> = {
   outgoingBytesMax: 1_024,
   // A grant and its confirmation cross the wire once each way.
   grantConfirmMs: 100,
+  cardLostGraceMs: 0,
   workerIdleMs: 0,
   reattachGraceMs: 0,
   measureToleranceBytes: 0,

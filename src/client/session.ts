@@ -33,6 +33,10 @@ export interface PlaceOptions {
   readonly ageMs?: number;
   /** Left out: the broker chooses. */
   readonly device?: string;
+  /** The cards that it may use, in place of `device`. */
+  readonly devices?: readonly string[];
+  /** Over how many of them it is spread; left out: one. */
+  readonly cards?: number;
   readonly policy?: ModelPolicy;
   readonly signal?: AbortSignal;
   readonly onWaiting?: (waiting: Waiting) => void;
@@ -154,11 +158,12 @@ export class BrokerSession {
     const answer = await this.#line.ask((ageMs) => ({
       type: 'place', model: options.model, engine: options.engine, estimateBytes: options.estimateBytes, class: options.class ?? 'normal', deadlineMs: Math.max(0, deadlineMs - ageMs),
       ...(options.ageMs === undefined && ageMs === 0 ? {} : { ageMs: (options.ageMs ?? 0) + ageMs }), device: options.device ?? null, policy: options.policy ?? defaultPolicy,
+      ...(options.devices === undefined ? {} : { devices: options.devices }), ...(options.cards === undefined ? {} : { cards: options.cards }),
     }), {
       timeoutMs: deadlineMs + answerMs, seekMs: deadlineMs, ...withSignal(options.signal),
       onInterim: (message) => { if (message.type === 'waiting') options.onWaiting?.({ position: message.position, reason: message.reason, explain: message.explain }); },
     });
-    if (answer.type === 'deny') throw deniedError(answer, { model: options.model, device: options.device ?? 'any card', deadlineMs });
+    if (answer.type === 'deny') throw deniedError(answer, { model: options.model, device: options.device ?? options.devices?.join(', ') ?? 'any card', deadlineMs });
     if (answer.type !== 'placed') throw unexpected(answer, 'place');
     const { generation, devices, dataSocket, ticket, explain } = answer;
     return { generation, devices, dataSocket, ticket, explain };

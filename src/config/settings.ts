@@ -76,6 +76,8 @@ class Reader {
       pinned: written.pin,
       exclusive: written.exclusive,
       device: written.device,
+      cards: written.cards,
+      devices: written.devices,
       class: written.class,
       aliases: written.aliases,
       declaredBytes: written.declaredBytes === undefined ? undefined : this.size(written.declaredBytes, [...pointer, 'declaredBytes']),

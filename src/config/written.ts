@@ -18,6 +18,8 @@ export interface WrittenModel {
   readonly pin?: boolean;
   readonly exclusive?: boolean;
   readonly device?: string | null;
+  readonly cards?: number;
+  readonly devices?: readonly string[] | null;
   readonly class?: RequestClass;
   readonly aliases?: readonly string[];
   readonly declaredBytes?: Size;

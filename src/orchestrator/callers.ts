@@ -16,11 +16,13 @@ export class Callers {
 
   /** A worker that serves the model, or will: finds one or has one started. `ageMs`: how long the call has waited already. */
   place(served: Served, options: CallOptions, ageMs: number): Promise<Placement> {
-    const { spec, device } = served;
+    const { spec, device, devices, cards } = served;
     options.onStage?.(stageOf('Finding a worker', null));
     return this.#session.place({
       model: spec.key, engine: spec.engine, estimateBytes: spec.declaredBytes, class: options.class ?? served.class, policy: spec.policy, ageMs,
       ...(device === null ? {} : { device }),
+      ...(devices === undefined ? {} : { devices }),
+      ...(cards === undefined ? {} : { cards }),
       ...(options.deadlineMs === undefined ? {} : { deadlineMs: options.deadlineMs }),
       ...(options.signal === undefined ? {} : { signal: options.signal }),
       onWaiting: (waiting) => options.onStage?.(stageOf(textOf(waiting), waiting.explain)),

@@ -15,6 +15,10 @@ export interface Served {
   readonly aliases: readonly string[];
   readonly spec: ModelSpec;
   readonly device: string | null;
+  /** The cards that it may use; left out: `device`, or any. */
+  readonly devices?: readonly string[];
+  /** Over how many of them it is spread; left out: one. */
+  readonly cards?: number;
   readonly class: RequestClass;
   readonly preload: boolean;
 }
@@ -73,14 +77,31 @@ export class Catalogue {
 function serve(name: string, options: ModelOptions): Served {
   const spec = toSpec(name, options);
   checkSpec(name, spec);
+  checkCards(name, options);
+  const { cards = 1, devices = null } = options;
   return {
     name,
     aliases: options.aliases ?? [],
     spec,
     device: typeof options.device === 'string' ? normaliseDevice(options.device) : null,
+    ...(devices === null ? {} : { devices: [...new Set(devices.map(named))] }),
+    ...(cards === 1 ? {} : { cards }),
     class: options.class ?? 'normal',
     preload: options.preload ?? false,
   };
+}
+
+function named(spelling: string): string {
+  return normaliseDevice(spelling) ?? spelling;
+}
+
+/** One card or several to choose from, and enough of them. */
+function checkCards(name: string, { cards = 1, device = null, devices = null }: ModelOptions): void {
+  const refuse = (field: string, reason: string): never => { throw new LeaseholdError('config_invalid', { path: 'models', where: `${name}.${field}`, reason }); };
+  if (device !== null && devices !== null) refuse('devices', 'give device, or devices');
+  const allowed = device === null ? devices : [device];
+  const count = new Set(allowed?.map(named)).size;
+  if (allowed !== null && count < cards) refuse('cards', `it is to be on ${String(cards)} cards, and may use ${String(count)}`);
 }
 
 /** What would be refused on the wire, call by call, is refused here, once. */
@@ -105,7 +126,7 @@ function toSpec(name: string, options: ModelOptions): ModelSpec {
   const embedding = options.embedding ?? false;
   const settings = options.options ?? {};
   return {
-    key: modelKeyOf(engine, source, embedding, settings),
+    key: modelKeyOf(engine, source, embedding, settings, options.cards ?? 1),
     engine,
     source,
     contextTokens: options.contextTokens ?? 2048,
@@ -126,13 +147,13 @@ function noSuchFile(source: string): string {
 }
 
 /**
- * The key names what is loaded, not who asks: the file, the engine and the
- * settings that change the load. Context, class and sampling are not in it, so
+ * The key names what is loaded, not who asks: the file, the engine, the
+ * settings that change the load and over how many cards it is. Context, class and sampling are not in it, so
  * two presets of one file share one load (B77).
  */
-function modelKeyOf(engine: string, source: string, embedding: boolean, settings: Readonly<Record<string, string>>): string {
+function modelKeyOf(engine: string, source: string, embedding: boolean, settings: Readonly<Record<string, string>>, cards: number): string {
   const ordered = Object.keys(settings).sort().map((key) => [key, settings[key]]);
-  const digest = createHash('sha256').update(JSON.stringify([engine, source, embedding, ordered])).digest('hex').slice(0, 8);
+  const digest = createHash('sha256').update(JSON.stringify([engine, source, embedding, ordered, ...(cards === 1 ? [] : [cards])])).digest('hex').slice(0, 8);
   const stem = source.startsWith('sim:') ? 'script' : basename(source, extname(source));
   // A file's name may hold what a key may not; the digest tells two apart all the same.
   const readable = Array.from(stem.replace(/\p{C}/gu, '_')).slice(0, stemCharactersMax).join('');

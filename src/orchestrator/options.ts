@@ -22,6 +22,10 @@ export interface ModelOptions {
   readonly exclusive?: boolean;
   /** UUID of the card to use; default: the broker chooses. */
   readonly device?: string | null;
+  /** Over how many cards it is spread: it is on all of them or on none, and leaves them together. Default 1. */
+  readonly cards?: number;
+  /** UUIDs of the cards that it may use, in place of `device`; the broker chooses among them. Default: any. */
+  readonly devices?: readonly string[] | null;
   /** Default class of its requests. Default `normal`. */
   readonly class?: RequestClass;
   /** Other names it answers to. */

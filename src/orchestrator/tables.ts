@@ -14,6 +14,7 @@ const deadlineMs = as(integer(1, 24 * dayMs, 'ms'));
 const durationMs = as(integer(0, 30 * dayMs, 'ms'));
 const aClass = as(requestClass());
 const aCard = that('the UUID of a card, like GPU-…, and no index', (value) => typeof value === 'string' && normaliseDevice(value) !== null);
+const someCards = that('a list of the UUIDs of cards, like [\'GPU-…\', \'GPU-…\'], and no indices', (value) => Array.isArray(value) && value.length > 0 && value.every((each) => aCard(each, '') === null));
 const aSignal = that('an AbortSignal', (value) => typeof (value as Partial<AbortSignal> | null)?.aborted === 'boolean');
 /** More is checked where bytes are counted. */
 const someBytes = orNull(aNumber);
@@ -24,7 +25,7 @@ const log = that('an object with debug, info, warn and error', (value) => (['deb
 
 const model = object({
   source: text, engine: as(string(64, /./)), contextTokens: as(integer(1, 16_777_216, 'tokens')), parallel: as(integer(1, 1_024, 'calls')), ttlMs: orNull(durationMs),
-  preload: truth, pinned: truth, exclusive: truth, device: orNull(aCard), class: aClass, aliases: listOf(text, 'a list of names'), declaredBytes: someBytes,
+  preload: truth, pinned: truth, exclusive: truth, device: orNull(aCard), cards: as(integer(1, 64, 'cards')), devices: orNull(someCards), class: aClass, aliases: listOf(text, 'a list of names'), declaredBytes: someBytes,
   embedding: truth, options: mapOf(that('a string', (value) => typeof value === 'string'), 'an object of strings'),
 } satisfies Table<ModelOptions>, 'an object like { source: \'/models/a.gguf\' }', ['source']);
 

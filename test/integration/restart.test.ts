@@ -6,6 +6,12 @@ import { MiB, carriers, eager, engine, folder, keyOf, leaseOf, lives, quick, ref
 
 type Given = Omit<OrchestratorOptions, 'models'> & { readonly models: Readonly<Record<string, ModelOptions>> };
 
+function isSettled({ leases, simulatedCards }: LedgerState, card: LedgerState['cards'][number]): boolean {
+  const usedBytes = simulatedCards.find(({ device }) => device === card.device)?.usedBytes;
+  const resident = leases.filter(({ device }) => device === card.device).reduce((sum, lease) => sum + lease.residentBytes, 0);
+  return card.closed === null && card.residueBytes === 0 && card.returningBytes === 0 && card.foreignBytes === 0 && usedBytes === resident + card.floorBytes && card.sampledUsedBytes === usedBytes;
+}
+
 /** A daemon in a process of its own, which can be killed and started again, and a program that is attached to it all the while. */
 class Site {
   readonly boots: string[] = [];
@@ -52,16 +58,12 @@ class Site {
     return (await this.client.generate(model, 'hello').result()).text;
   }
 
-  /** The ledger and the card agree to the byte, and nothing is on its way. */
+  /** The ledger and each card agree to the byte, and nothing is on its way. */
   async atRest(): Promise<LedgerState> {
     return until('the ledger to be what is there', async () => {
       const ledger = await this.ledger();
-      const [card] = ledger.cards;
-      const [simulated] = ledger.simulatedCards;
-      const resident = ledger.leases.reduce((sum, lease) => sum + lease.residentBytes, 0);
-      const isSettled = card?.closed === null && card.residueBytes === 0 && card.returningBytes === 0 && card.foreignBytes === 0 && ledger.waiting.length === 0;
       const isStill = ledger.leases.every(({ state }) => state === 'resident' || state === 'parked') && ledger.processes.every(({ state }) => state === 'ready');
-      return isSettled && isStill && simulated?.usedBytes === resident + card.floorBytes && card.sampledUsedBytes === simulated.usedBytes ? ledger : null;
+      return ledger.waiting.length === 0 && isStill && ledger.cards.every((card) => isSettled(ledger, card)) ? ledger : null;
     });
   }
 
@@ -204,4 +206,29 @@ t.test('a holder keeps its leases over a restart, and is asked for them as befor
   t.equal(await asked, 'large');
   t.equal(held.orders, 1);
   t.equal(held.lease.held, false);
+});
+
+t.test('a model over two cards is there on both after a restart, under one name, and streams on', async (t) => {
+  const site = await Site.open(t, {
+    devices: ['sim:64MiB', 'sim:64MiB'],
+    models: { wide: scripted({ text: 'word ', textTimes: 200, tokensPerSecond: 100, weightsBytes: 60 * MiB }, { cards: 2 }), narrow: scripted({ text: 'narrow', weightsBytes: 40 * MiB }) },
+  });
+  t.equal((await site.ask('wide')).length, 1_000);
+  const before = await site.atRest();
+  const tokens = { count: 0 };
+  const streamed = (async (): Promise<void> => { for await (const { ids } of site.client.generate('wide', 'go')) tokens.count += ids.length; })();
+  await until('the stream to run', () => tokens.count > 5);
+  await site.restart();
+  await streamed;
+  t.equal(tokens.count, 250, 'the stream is whole');
+  const after = await site.atRest();
+  const told = ({ leases }: LedgerState) => leases.map(({ lease, device, gang, generation, chargedBytes, residentBytes }) => ({ lease, device, gang, generation, chargedBytes, residentBytes }));
+  t.strictSame(told(after), told(before));
+  t.equal(new Set(after.leases.map(({ gang }) => gang)).size, 1);
+  t.equal(after.counters['spawns'] ?? 0, 0, 'nothing was started or loaded anew');
+
+  t.equal(await site.ask('narrow'), 'narrow', 'who needs one of its cards has it');
+  t.equal((await site.atRest()).leases.filter(({ model }) => model === keyOf(site.client, 'wide')).length, 0, 'and it has left both');
+  t.equal((await site.ask('wide')).length, 1_000, 'and comes back to both');
+  t.equal(new Set((await site.atRest()).leases.map(({ device }) => device)).size, 2);
 });

@@ -10,6 +10,7 @@ export interface ContextParts {
   readonly model: string;
   readonly context: LlamaContext;
   readonly measuredBytes: number;
+  readonly measuredBytesByCard: LoadedContext['measuredBytesByCard'];
   readonly pieceTokens: number;
   readonly vocabulary: Vocabulary;
   /** Told before more is computed at once than before; null where nobody measures. */
@@ -22,6 +23,7 @@ export class LlamaLoadedContext implements LoadedContext {
   readonly name: string;
   readonly tokens: number;
   readonly measuredBytes: number;
+  readonly measuredBytesByCard: LoadedContext['measuredBytesByCard'];
   readonly #parts: ContextParts;
   readonly #history: History;
   #busy = false;
@@ -35,6 +37,7 @@ export class LlamaLoadedContext implements LoadedContext {
     this.name = parts.name;
     this.tokens = parts.context.contextSize;
     this.measuredBytes = parts.measuredBytes;
+    this.measuredBytesByCard = parts.measuredBytesByCard;
     const { context, pieceTokens, beginCompute } = parts;
     this.#history = {
       sequence: firstSequence(context), contextTokens: context.contextSize, pieceTokens, exactTokens: 0,

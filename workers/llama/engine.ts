@@ -21,7 +21,7 @@ interface Running {
 
 class LlamaEngine implements Engine {
   readonly name = 'llama';
-  readonly capabilities: EngineCapabilities = { park: false, partial: false, embed: true, profilesFreeMemory: false };
+  readonly capabilities: EngineCapabilities = { park: false, partial: false, embed: true, profilesFreeMemory: false, spread: true };
   readonly #options: LlamaEngineOptions;
   readonly #models = new Set<LlamaLoadedModel>();
   /** Loads under way: closing waits for their end. */

@@ -8,6 +8,7 @@ import { contextCurve, paddedTokens, type ContextSample } from './context-curve.
 import type { CheckedModel } from './gguf-checks.js';
 import { checkSource, insightsOf, releaseInsights, shapeOf, type Insights, type Shape } from './inspect.js';
 import { readSettings } from './options.js';
+import { spreadEstimate } from './spread.js';
 import type { StartedLlama } from './started.js';
 
 const keptMax = 32;
@@ -31,7 +32,7 @@ export class Estimator {
     const work = this.#turn.then(() => this.#work(spec, checked, signal));
     // The next one waits for this one's end, not for its success.
     this.#turn = work.catch(() => undefined);
-    const estimate = await work;
+    const estimate = spreadEstimate(await work, this.started, settings.tensorSplit);
     this.#kept.set(key, estimate);
     const [oldest] = this.#kept.keys();
     if (this.#kept.size > keptMax && oldest !== undefined) this.#kept.delete(oldest);

@@ -30,7 +30,7 @@ export async function loadModel(started: StartedLlama, request: LoadRequest): Pr
   const shape = shapeOf(started, insights, checked, spec, settings);
   await releaseInsights(insights);
   return started.log.during(async (lines) => {
-    const bytes = new CardBytes(started, device);
+    const bytes = new CardBytes(started, device, settings.tensorSplit);
     const opened: { model: LlamaModel | null; embedder: Embedder | null } = { model: null, embedder: null };
     try {
       const model = opened.model = await openModel(started, checked.path, shape, progress, signal);

@@ -29,6 +29,7 @@ export interface ModelParts {
 
 export class LlamaLoadedModel implements LoadedModel {
   readonly measuredParts: readonly LeasePart[];
+  readonly cards: LoadedModel['cards'];
   readonly embed: LoadedModel['embed'];
   // llama.cpp cannot move a model that it has loaded, whole or in part.
   readonly park = null;
@@ -44,6 +45,7 @@ export class LlamaLoadedModel implements LoadedModel {
     const { embedder } = parts;
     this.#parts = parts;
     this.measuredParts = parts.measuredParts;
+    this.cards = parts.bytes.figures(parts.measuredParts);
     this.embed = embedder === null ? null : (inputs, signal) => embedder.embed(inputs, signal);
   }
 
@@ -118,7 +120,7 @@ export class LlamaLoadedModel implements LoadedModel {
       meter?.forget(place);
       await bytes.give(name);
     };
-    const kept = new LlamaLoadedContext({ name, model: spec.key, context, measuredBytes, pieceTokens, vocabulary, beginCompute, release });
+    const kept = new LlamaLoadedContext({ name, model: spec.key, context, measuredBytes, measuredBytesByCard: bytes.byCard(name), pieceTokens, vocabulary, beginCompute, release });
     this.#contexts.set(name, kept);
     return kept;
   }

@@ -10,6 +10,8 @@ export interface LlamaSettings {
   readonly flashAttention: boolean | null;
   /** Tokens evaluated between two looks at the abort signal; null: by the model's size. */
   readonly prefillTokens: number | null;
+  /** Shares of the cards of a model over several, `3,1`; null: even ones. */
+  readonly tensorSplit: string | null;
   /** A template in place of the model's own. */
   readonly chatTemplate: string | null;
 }
@@ -19,6 +21,7 @@ const readers = {
   batchTokens: (text: string): number => whole(text, 'batchTokens', 1, 65_536),
   flashAttention: (text: string): boolean => choice(text, 'flashAttention'),
   prefillTokens: (text: string): number => whole(text, 'prefillTokens', 1, 65_536),
+  tensorSplit: (text: string): string => text,
   chatTemplate: (text: string): string => text,
 };
 
@@ -38,6 +41,7 @@ export function readSettings(spec: ModelSpec): LlamaSettings {
     batchTokens: read('batchTokens') ?? 512,
     flashAttention: read('flashAttention'),
     prefillTokens: read('prefillTokens'),
+    tensorSplit: read('tensorSplit'),
     chatTemplate: read('chatTemplate'),
   };
 }

@@ -28,8 +28,8 @@ export async function startLlama(context: EngineContext, options: StartOptions =
   };
   const real = context.cards.filter((card) => isReal(card));
   const [card] = real;
-  // llama.cpp spreads a model over every card it sees, and no option names one.
-  if (real.length > 1) throw new LeaseholdError('gang_unsupported');
+  // llama.cpp spreads a model over every card it sees by what is free there at that moment; the bindings neither set the split nor show it.
+  if (real.length > 1) throw new LeaseholdError('gang_unsupported', { model: 'A model of llama.cpp', size: real.length, reason: 'node-llama-cpp takes no split, and shows no figures card by card' });
   return card === undefined ? startOnCpu(base, context.cards.find(({ simulated }) => simulated) ?? null) : startOnReal(card, base, options);
 }
 

@@ -14,7 +14,7 @@ export class Announcer {
   readonly #told = new Map<string, string>();
   #seq = 0;
 
-  /** `current` lists every model that is not absent. */
+  /** `current` lists every model that is not absent, once for each of its cards. */
   constructor(current: () => readonly ModelState[]) {
     this.#current = current;
   }
@@ -22,13 +22,13 @@ export class Announcer {
   /** The next announcement. It is taken as delivered: answers travel in order on one connection, and a lost connection voids all. */
   next(): NewModels {
     this.#seq += 1;
-    const states = new Map(this.#current().map(({ terms: _terms, ...state }) => [state.model, state]));
+    const states = byModel(this.#current());
     const added: ModelState[] = [];
-    for (const [model, state] of states) {
-      const text = JSON.stringify(state);
-      if (this.#told.get(model) === text || added.length >= entriesMax) continue;
+    for (const [model, cards] of states) {
+      const text = JSON.stringify(cards);
+      if (this.#told.get(model) === text || added.length + cards.length > entriesMax) continue;
       this.#told.set(model, text);
-      added.push(state);
+      added.push(...cards);
     }
     const removed = [...this.#told.keys()].filter((model) => !states.has(model)).slice(0, entriesMax);
     for (const model of removed) this.#told.delete(model);
@@ -46,7 +46,14 @@ export class Announcer {
     this.#seq += 1;
     const models = this.#current();
     this.#told.clear();
-    for (const { terms: _terms, ...state } of models) this.#told.set(state.model, JSON.stringify(state));
+    for (const [model, cards] of byModel(models)) this.#told.set(model, JSON.stringify(cards));
     return { seq: this.#seq, models };
   }
+}
+
+/** A model over several cards has a state on each; they are told together. What it was granted as is told only where everything is. */
+function byModel(states: readonly ModelState[]): ReadonlyMap<string, readonly ModelState[]> {
+  const models = new Map<string, ModelState[]>();
+  for (const { terms: _terms, ...state } of states) models.set(state.model, [...models.get(state.model) ?? [], state]);
+  return models;
 }

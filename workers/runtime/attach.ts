@@ -153,9 +153,9 @@ class WorkerSession {
 
   #sayReady(): Promise<ControlMessage> {
     const { cards, dataSocketPath, limits } = this.#environment;
-    const { name, versions, capabilities } = this.#engine;
+    const { name, versions, capabilities: { park, partial, embed, profilesFreeMemory } } = this.#engine;
     return this.#line.request({
-      type: 'ready', engine: name, versions, capabilities, dataSocket: dataSocketPath,
+      type: 'ready', engine: name, versions, capabilities: { park, partial, embed, profilesFreeMemory }, dataSocket: dataSocketPath,
       devices: cards.map(({ device, name: cardName, totalBytes }) => ({ device, name: cardName, totalBytes })),
       floors: [...this.#floors].map(([device, bytes]) => ({ device, bytes })),
     }, { timeoutMs: limits.spawnTimeoutMs });

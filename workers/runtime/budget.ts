@@ -1,7 +1,7 @@
 /** What a load and a further context ask for, and what they turned out to hold, as lease parts. Pure. */
 import { LeaseholdError, type LeasePart } from '../../protocol/index.js';
 import type { FirstContext } from './door-types.js';
-import type { Estimate, LoadedContext, LoadedModel } from './engine.js';
+import type { CardEstimate, CardFigures, Estimate, LoadedContext, LoadedModel } from './engine.js';
 
 /** The pseudo-card of engines that take no card bytes (D18). */
 export const cpuDevice = 'CPU-0';
@@ -11,26 +11,41 @@ export interface Budget {
   readonly peakBytes: number;
 }
 
-/** The operator’s word where the engine has none (B20): all of it, contexts included, in one part. */
-export function declaredEstimate(declaredBytes: number): Estimate {
-  return {
-    parts: [{ name: 'declared', kind: 'other', bytes: declaredBytes, upFront: false }],
-    contextBytes: () => 0,
-    peakBytes: 0,
-    source: 'declared',
-    parkable: false,
-  };
+/** The operator’s word where the engine has none (B20): all of it, contexts included, in one part; on several cards in even shares. */
+export function declaredEstimate(declaredBytes: number, cards: number): Estimate {
+  const on = (bytes: number): CardEstimate => ({ parts: [{ name: 'declared', kind: 'other', bytes, upFront: false }], contextBytes: () => 0, peakBytes: 0 });
+  const shares = Array.from({ length: cards }, () => on(Math.ceil(declaredBytes / cards)));
+  return { ...on(declaredBytes), ...(cards > 1 ? { cards: shares } : {}), source: 'declared', parkable: false };
+}
+
+/** What counts on the card of that place among those that the process sees. An engine that says nothing of it has not spread the model. */
+export function estimateOn(estimate: Estimate, cards: number, index: number): CardEstimate {
+  return cards === 1 ? estimate : onCard(estimate.cards, cards, index);
+}
+
+function figuresOn(model: LoadedModel, cards: number, index: number): CardFigures {
+  return cards === 1 ? model : onCard(model.cards, cards, index);
+}
+
+function contextBytesOn(context: LoadedContext, cards: number, index: number): number {
+  return cards === 1 ? context.measuredBytes : onCard(context.measuredBytesByCard, cards, index);
+}
+
+function onCard<T>(given: readonly T[] | undefined, cards: number, index: number): T {
+  const found = given?.[index];
+  if (found === undefined || given?.length !== cards) throw new LeaseholdError('gang_unsupported', { size: cards, reason: 'the engine does not say what it needs on each card' });
+  return found;
 }
 
 /** Weights, compute and the first context (null: the model has none), as one request. On the pseudo-card every byte is host RAM: 0. */
-export function loadBudget(estimate: Estimate, context: FirstContext | null, device: string, peakBytesMin: number): Budget {
+export function loadBudget(estimate: CardEstimate, context: FirstContext | null, device: string, peakBytesMin: number): Budget {
   const parts = context === null ? estimate.parts : [...estimate.parts, contextPart(estimate, context)];
   const checked = parts.map((part) => onDevice(part, device));
   const peakBytes = device === cpuDevice ? 0 : Math.max(checkedBytes('peakBytes', estimate.peakBytes), peakBytesMin);
   return { parts: checked, peakBytes };
 }
 
-export function contextBudget(estimate: Estimate, context: FirstContext, device: string): Budget {
+export function contextBudget(estimate: CardEstimate, context: FirstContext, device: string): Budget {
   return { parts: [onDevice(contextPart(estimate, context), device)], peakBytes: 0 };
 }
 
@@ -39,15 +54,15 @@ export function droppedContexts(names: Iterable<string>): LeasePart[] {
   return [...names].map((name) => ({ name, kind: 'context', bytes: 0, upFront: true }));
 }
 
-/** What the engine measured: the model’s own parts and each open context. */
-export function measuredParts(model: LoadedModel, contexts: Iterable<LoadedContext>, device: string): LeasePart[] {
-  const open = [...contexts].map((context): LeasePart => ({ name: context.name, kind: 'context', bytes: context.measuredBytes, upFront: true }));
-  return [...model.measuredParts, ...open].map((part) => onDevice(part, device));
+/** What the engine measured on one of the cards: the model’s own parts and each open context. */
+export function measuredParts(model: LoadedModel, contexts: Iterable<LoadedContext>, devices: readonly string[], index: number): LeasePart[] {
+  const open = [...contexts].map((context): LeasePart => ({ name: context.name, kind: 'context', bytes: contextBytesOn(context, devices.length, index), upFront: true }));
+  return [...figuresOn(model, devices.length, index).measuredParts, ...open].map((part) => onDevice(part, devices[index] ?? cpuDevice));
 }
 
-/** Card bytes of a model now; none on the pseudo-card. */
-export function cardBytes(model: LoadedModel | null, device: string): number {
-  return model === null || device === cpuDevice ? 0 : checkedBytes('residentBytes', model.residentBytes());
+/** A model’s bytes on one of its cards now; none on the pseudo-card. */
+export function cardBytes(model: LoadedModel | null, devices: readonly string[], index: number): number {
+  return model === null || devices[index] === cpuDevice ? 0 : checkedBytes('residentBytes', figuresOn(model, devices.length, index).residentBytes());
 }
 
 /** The parts of a lease once some have been measured: one taken up front is as large as measured, any other at least as large as it was asked for (D11). */
@@ -61,7 +76,7 @@ export function truedUp(parts: readonly LeasePart[], measured: readonly LeasePar
   return [...byName.values()];
 }
 
-function contextPart(estimate: Estimate, context: FirstContext): LeasePart {
+function contextPart(estimate: CardEstimate, context: FirstContext): LeasePart {
   return { name: context.name, kind: 'context', bytes: estimate.contextBytes(context.tokens), upFront: true };
 }
 

@@ -10,6 +10,8 @@ export interface EngineCapabilities {
   readonly partial: boolean;
   readonly embed: boolean;
   readonly profilesFreeMemory: boolean;
+  /** It can spread a model over all the cards that its process sees. Left out: it cannot. */
+  readonly spread?: boolean;
 }
 
 /** A card this process may use. Simulated cards are allocated through `CardAllocator`. */
@@ -50,14 +52,20 @@ export interface EngineContext {
   reportFloor(device: string, bytes: number): void;
 }
 
-/** What a model will need, before a byte of it is on a card. */
-export interface Estimate {
+/** What a model will need on one card, before a byte of it is there. */
+export interface CardEstimate {
   /** `weights`, `compute`, … without any context. */
   readonly parts: readonly LeasePart[];
   /** Bytes of one context of so many tokens. Monotonic. */
   contextBytes(tokens: number): number;
   /** Highest total during a load with its first context; 0 when it never exceeds the sum. */
   readonly peakBytes: number;
+}
+
+/** The figures are those of the whole model; spread over several cards, `cards` are what counts. */
+export interface Estimate extends CardEstimate {
+  /** One for each card that the process sees, in their order; left out where it sees one. */
+  readonly cards?: readonly CardEstimate[] | undefined;
   readonly source: 'estimated' | 'declared' | 'learned' | 'measured';
   readonly parkable: boolean;
 }
@@ -96,6 +104,8 @@ export interface LoadedContext {
   readonly tokens: number;
   /** Measured by the engine (or taken from the card), not estimated. */
   readonly measuredBytes: number;
+  /** The same on each card that the process sees, in their order; left out where it sees one. */
+  readonly measuredBytesByCard?: readonly number[] | undefined;
   /**
    * Yields until `end`. When `signal` aborts it stops within cancelWithinMs, at
    * any stage, and throws its reason; the context is then clean for the next call.
@@ -105,11 +115,17 @@ export interface LoadedContext {
   close(): Promise<void>;
 }
 
-export interface LoadedModel {
+/** What a loaded model has on one card. */
+export interface CardFigures {
   /** Measured parts of the model itself (no contexts). */
   readonly measuredParts: readonly LeasePart[];
   /** Bytes on the card now, contexts included. */
   residentBytes(): number;
+}
+
+export interface LoadedModel extends CardFigures {
+  /** One for each card that the process sees, in their order; left out where it sees one. */
+  readonly cards?: readonly CardFigures[] | undefined;
   /** Bytes of a copy in host RAM from which it can be restored. */
   hostBytes(): number;
   /** Never called for a spec with `embedding`: such a model holds all it needs from its load on, and its calls take turns. */
@@ -136,7 +152,7 @@ export interface Engine {
   start(context: EngineContext): Promise<void>;
   /** Reads headers only. Rejects with `model_invalid` or `estimate_unknown`. */
   estimate(spec: ModelSpec, signal: AbortSignal): Promise<Estimate>;
-  /** Loads onto `device`. On abort or failure everything is given back before it rejects. */
+  /** Loads onto `device`; where the process sees several cards, over all of them. On abort or failure everything is given back before it rejects. */
   load(spec: ModelSpec, device: string, progress: (fraction: number | null) => void, signal: AbortSignal): Promise<LoadedModel>;
   close(): Promise<void>;
 }

@@ -1,6 +1,6 @@
 /** What one model holds in this process: the engine’s model and its open contexts, moved and measured. No wire, no lease. */
 import { LeaseholdError, type LeasePart, type ModelSpec } from '../../protocol/index.js';
-import { cardBytes, droppedContexts, measuredParts } from './budget.js';
+import { cardBytes, cpuDevice, droppedContexts, measuredParts } from './budget.js';
 import type { FirstContext } from './door-types.js';
 import type { EngineWatch } from './engine-watch.js';
 import type { Engine, LoadedContext, LoadedModel } from './engine.js';
@@ -10,7 +10,7 @@ const embeddingSlot: FirstContext = { name: 'embedding', tokens: Number.MAX_SAFE
 
 export class HeldModel {
   readonly #engine: Engine;
-  readonly #device: string;
+  readonly #devices: readonly string[];
   readonly #watch: EngineWatch;
   #model: LoadedModel | null = null;
   #embedding = false;
@@ -18,9 +18,10 @@ export class HeldModel {
   /** Contexts that the lease may still count and that are not there (any more). */
   readonly #gone = new Set<string>();
 
-  constructor(engine: Engine, device: string, watch: EngineWatch) {
+  /** `devices`: the cards that the process sees, in their order; a model is on all of them. */
+  constructor(engine: Engine, devices: readonly string[], watch: EngineWatch) {
     this.#engine = engine;
-    this.#device = device;
+    this.#devices = devices;
     this.#watch = watch;
   }
 
@@ -39,20 +40,32 @@ export class HeldModel {
   }
 
   get partial(): boolean {
-    return this.#model !== null && this.#model.freePart !== null;
+    // What a part of a model on several cards would free on one of them is nobody’s to say.
+    return this.#model !== null && this.#model.freePart !== null && this.#devices.length === 1;
+  }
+
+  /** On the card of that place among its devices. */
+  residentBytesOn(index: number): number {
+    return cardBytes(this.#model, this.#devices, index);
   }
 
   get residentBytes(): number {
-    return cardBytes(this.#model, this.#device);
+    return this.#devices.reduce((sum, _, index) => sum + this.residentBytesOn(index), 0);
   }
 
   get hostBytes(): number {
     return this.#model?.hostBytes() ?? 0;
   }
 
-  /** What is held, measured; contexts that are gone as parts of 0 bytes, so that the lease drops them. */
-  get parts(): LeasePart[] {
-    return this.#model === null ? [] : [...measuredParts(this.#model, this.#contexts.values(), this.#device), ...this.goneParts];
+  /** The share of the host copy that counts with a card’s lease: the sum of all is the copy. */
+  hostBytesOn(index: number): number {
+    const count = this.#devices.length;
+    return Math.floor(this.hostBytes / count) + (index < this.hostBytes % count ? 1 : 0);
+  }
+
+  /** What is held there, measured; contexts that are gone as parts of 0 bytes, so that the lease drops them. */
+  partsOn(index: number): LeasePart[] {
+    return this.#model === null ? [] : [...measuredParts(this.#model, this.#contexts.values(), this.#devices, index), ...this.goneParts];
   }
 
   get goneParts(): LeasePart[] {
@@ -85,8 +98,14 @@ export class HeldModel {
    */
   async load(spec: ModelSpec, context: FirstContext, progress: (fraction: number | null) => void, signal: AbortSignal): Promise<void> {
     this.#gone.clear();
-    this.#model = await this.#watch.stoppable(`Loading ${spec.key}`, signal, this.#engine.load(spec, this.#device, progress, signal));
+    const model = await this.#watch.stoppable(`Loading ${spec.key}`, signal, this.#engine.load(spec, this.#lead, progress, signal));
+    const count = this.#devices.length;
+    if (count > 1 && model.cards?.length !== count) {
+      await this.#watch.bounded(`Unloading ${spec.key}`, model.unload());
+      throw new LeaseholdError('gang_unsupported', { model: spec.key, size: count, reason: 'the engine does not say what it has on each card' });
+    }
     this.#embedding = spec.embedding;
+    this.#model = model;
     if (signal.aborted) return;
     try {
       await this.#watch.bounded(`Opening a context of ${spec.key}`, this.openContext(context, signal));
@@ -115,7 +134,7 @@ export class HeldModel {
   }
 
   async resume(context: FirstContext, signal: AbortSignal): Promise<void> {
-    if (this.model.resume === null) throw new LeaseholdError('unsupported', { model: 'It', target: this.#device, reason: 'the engine cannot resume' });
+    if (this.model.resume === null) throw new LeaseholdError('unsupported', { model: 'It', target: this.#lead, reason: 'the engine cannot resume' });
     await this.model.resume(signal);
     try {
       await this.openContext(context, signal);
@@ -139,8 +158,12 @@ export class HeldModel {
 
   /** Figures that are no byte counts end a load; they would break the ledger's sums later. */
   #assertMeasured(): void {
-    const stated = [this.residentBytes, this.hostBytes, ...this.parts.map((part) => part.bytes)];
+    const stated = [this.hostBytes, ...this.#devices.flatMap((_, index) => [this.residentBytesOn(index), ...this.partsOn(index).map((part) => part.bytes)])];
     if (!stated.every((bytes) => Number.isSafeInteger(bytes) && bytes >= 0)) throw new LeaseholdError('bytes_invalid', { field: 'hostBytes', value: this.hostBytes, minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
+  }
+
+  get #lead(): string {
+    return this.#devices[0] ?? cpuDevice;
   }
 
   async #closeContexts(): Promise<void> {

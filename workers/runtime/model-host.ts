@@ -3,6 +3,7 @@ import { LeaseholdError, type Limits, type ModelSpec, type ModelState } from '..
 import type { Call } from './call.js';
 import { elapsedMs, nowUs } from './clock.js';
 import { cpuDevice } from './budget.js';
+import { CommandGroup } from './command-group.js';
 import type { ControlChannel } from './control.js';
 import { createDoor, leaseOf, references, stepDoor, wakeAtUs, type Door, type DoorAction, type DoorAnswer, type DoorCommand } from './door.js';
 import { EngineWatch } from './engine-watch.js';
@@ -16,7 +17,8 @@ import { deliver, runCall } from './run-call.js';
 export interface HostOptions {
   readonly key: string;
   readonly engine: Engine;
-  readonly device: string;
+  /** The cards that this process sees; a model is on all of them. */
+  readonly devices: readonly string[];
   readonly channel: ControlChannel;
   readonly reports: Reports;
   readonly limits: Limits;
@@ -43,12 +45,14 @@ export class ModelHost {
   /** Calls that were told to stop and have not: each with the end of its watch. */
   readonly #stopping = new Map<number, () => void>();
   readonly #watch: EngineWatch;
+  readonly #commands: CommandGroup;
   readonly #events: UntimedDoorEvent[] = [];
   #feeding = false;
   #spec: ModelSpec | null = null;
   #stage: StageText | null = null;
   #wake: NodeJS.Timeout | null = null;
   #toldUse = '';
+  #toldLeases: readonly string[] = [];
 
   constructor(options: HostOptions) {
     this.#options = options;
@@ -56,6 +60,7 @@ export class ModelHost {
     const { drainBatchMax, queuedCallsPerModelMax } = options.limits;
     this.#door = createDoor({ drainBatchMax, queuedCallsMax: queuedCallsPerModelMax, growAfterUs, growPauseUs });
     this.#watch = new EngineWatch({ limits: options.limits, onHung: (error) => { this.#hung(error); } });
+    this.#commands = new CommandGroup((command, answer) => { options.answer(command, answer, this); });
     this.moves = new ModelMoves({
       ...options,
       watch: this.#watch,
@@ -68,12 +73,14 @@ export class ModelHost {
     });
   }
 
-  get lease(): string | null {
-    return leaseOf(this.#door);
+  /** One for each card; none while nothing is granted. */
+  get leases(): readonly string[] {
+    return leaseOf(this.#door) === null ? [] : this.moves.leases;
   }
 
-  get residentBytes(): number {
-    return this.moves.held.residentBytes;
+  /** On the card of that place among those that the process sees. */
+  residentBytesOn(index: number): number {
+    return this.moves.held.residentBytesOn(index);
   }
 
   get inFlight(): number {
@@ -85,18 +92,22 @@ export class ModelHost {
     return references(this.#door);
   }
 
-  /** As the broker is told; null while nothing is held and nothing is on its way. */
-  get state(): ModelState | null {
+  /** As the broker is told, once for each card; nothing while nothing is held and nothing is on its way. */
+  get states(): readonly ModelState[] {
     const { residency } = this.#door;
     const { held, room } = this.moves;
-    if (residency.kind === 'absent') return null;
+    if (residency.kind === 'absent') return [];
     // Back on the card only once that is granted.
-    const kind = residency.kind === 'resuming' && residency.phase === 'asking' ? 'parked' : residency.kind;
-    return {
-      model: this.key, lease: this.lease, device: this.#options.device, state: kind,
-      residentBytes: held.residentBytes, hostBytes: held.hostBytes, inFlight: this.inFlight, parkable: held.parkable,
-      ...(room.terms === null || this.lease === null ? {} : { terms: room.terms }),
-    };
+    const state = residency.kind === 'resuming' && residency.phase === 'asking' ? 'parked' : residency.kind;
+    const { leases } = this;
+    return this.#options.devices.map((device, index) => {
+      const lease = leases[index] ?? null;
+      const terms = lease === null ? undefined : room.terms[index];
+      return {
+        model: this.key, lease, device, state, residentBytes: held.residentBytesOn(index), hostBytes: held.hostBytesOn(index),
+        inFlight: this.inFlight, parkable: held.parkable, ...(terms === undefined ? {} : { terms }),
+      };
+    });
   }
 
   /** A call arrives. Its options of the model count from now on; what is loaded does not change by them. */
@@ -129,12 +140,16 @@ export class ModelHost {
     this.#goneWhenIdle();
   }
 
+  /** The door knows the model’s first lease; a command for another card’s lease is one for the whole model as well. */
   command(command: DoorCommand): void {
-    this.feed({ type: 'command_arrived', command });
+    const { leases } = this;
+    if (this.#commands.join(command, leases, this.references)) return;
+    const lead = leases.includes(command.lease) ? leases[0] : undefined;
+    this.feed({ type: 'command_arrived', command: { ...command, lease: lead ?? command.lease } });
   }
 
   cancelCommand(command: number): void {
-    this.feed({ type: 'command_cancelled', command });
+    if (!this.#commands.cancel(command)) this.feed({ type: 'command_cancelled', command });
   }
 
   /** The broker that gave them is gone: what has not begun is not begun, what has is our own affair from now on. */
@@ -146,8 +161,7 @@ export class ModelHost {
   /** Says anew what is held and how it is used, to a broker that may not have heard it. */
   retell(): void {
     const { kind } = this.#door.residency;
-    if (kind === 'resident') this.moves.report(kind, this.moves.held.parts);
-    else if (kind === 'parked') this.moves.report(kind, null);
+    if (kind === 'resident' || kind === 'parked') this.moves.report(kind, kind === 'resident');
     this.#toldUse = '';
     this.#reportUse();
   }
@@ -195,7 +209,7 @@ export class ModelHost {
         for (const id of action.calls) this.#calls.get(id)?.fail(toError(action.failure, this.key));
         return;
       case 'answer':
-        this.#options.answer(action.command, action.answer, this);
+        this.#commands.answer(action.command.id, action.answer);
         return;
       case 'move':
         void this.moves.move(action);
@@ -233,7 +247,7 @@ export class ModelHost {
   #hung(error: LeaseholdError): void {
     const { underway, later } = this.#door;
     const failure = { code: 'move_failed', details: { model: this.key, reason: error.message } };
-    for (const command of [...(underway === null ? [] : [underway.command]), ...later]) this.#options.answer(command, { kind: 'failed', failure, residentBytes: null }, this);
+    for (const command of [...(underway === null ? [] : [underway.command]), ...later]) this.#commands.answer(command.id, { kind: 'failed', failure, residentBytes: null });
     this.#options.hung(error);
   }
 
@@ -274,11 +288,13 @@ export class ModelHost {
   }
 
   #reportUse(): void {
-    const { lease } = this;
-    const told = `${lease ?? ''} ${String(this.inFlight)} ${String(this.#door.queue.length)}`;
+    const { leases } = this;
+    const told = `${leases.join(' ')} ${String(this.inFlight)} ${String(this.#door.queue.length)}`;
     if (told === this.#toldUse) return;
     this.#toldUse = told;
-    if (lease !== null) this.#options.reports.use(this.key, lease, this.inFlight, this.#door.queue.length);
+    for (const lease of this.#toldLeases) if (!leases.includes(lease)) this.#options.reports.forget(lease);
+    this.#toldLeases = leases;
+    for (const lease of leases) this.#options.reports.use(this.key, lease, this.inFlight, this.#door.queue.length);
   }
 
   #setWake(): void {
@@ -297,12 +313,12 @@ export class ModelHost {
     // What could not be unloaded goes with the process: a worker that is closing need not wait for it.
     const stuck = door.closed && door.residency.kind === 'unloading' && door.residency.stuck;
     if (busy || (door.residency.kind !== 'absent' && !stuck)) return;
-    this.#options.reports.forget(this.key);
+    for (const lease of this.#toldLeases) this.#options.reports.forget(lease);
     this.#options.onGone(this);
   }
 }
 
-/** The card that models of this worker are loaded on: the first it sees, else the pseudo-card (D18). */
-export function deviceOf(cards: readonly { readonly device: string }[]): string {
-  return cards[0]?.device ?? cpuDevice;
+/** The cards that models of this worker are loaded on: all that it sees, in the order of their UUIDs, else the pseudo-card (D18). */
+export function devicesOf(cards: readonly { readonly device: string }[]): readonly string[] {
+  return cards.length === 0 ? [cpuDevice] : cards.map(({ device }) => device).sort();
 }

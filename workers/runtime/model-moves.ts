@@ -3,11 +3,12 @@
  * operation ends by one event back to the door; none of them rejects, and what
  * the engine throws becomes a failure with a code.
  */
-import { LeaseholdError, type LeasePart, type ResidencyState } from '../../protocol/index.js';
+import { LeaseholdError, type ResidencyState } from '../../protocol/index.js';
 import { elapsedMs, nowUs } from './clock.js';
 import type { DoorAction, DoorEvent, FirstContext } from './door-types.js';
 import { toError, toFailure } from './failure.js';
 import { HeldBytesError, HeldModel } from './held-model.js';
+import type { Grant } from './lease-requests.js';
 import { ModelRoom, type RoomOptions } from './model-room.js';
 import type { Reports } from './reports.js';
 
@@ -15,7 +16,7 @@ type Act<T extends DoorAction['type']> = Extract<DoorAction, { readonly type: T 
 type WithoutTime<E> = E extends unknown ? Omit<E, 'atUs'> : never;
 export type UntimedDoorEvent = WithoutTime<DoorEvent>;
 
-export interface MovesOptions extends RoomOptions {
+export interface MovesOptions extends Omit<RoomOptions, 'unused'> {
   readonly reports: Reports;
   readonly state: () => ResidencyState;
   readonly feed: (event: UntimedDoorEvent) => void;
@@ -28,15 +29,30 @@ export class ModelMoves {
   readonly held: HeldModel;
   readonly room: ModelRoom;
   readonly #options: MovesOptions;
-  #lease: string | null = null;
+  /** One for each card, in their order; none while nothing is granted. The door goes by the first. */
+  #leases: readonly string[] = [];
+  /** What the last move freed on each card. */
+  #freedBytes: readonly number[] = [];
+  /** The latest that were granted, whether they are held still or not. */
+  #lastLeases: readonly string[] = [];
   #asking = new AbortController();
   #moving = new AbortController();
   #growing = new AbortController();
 
   constructor(options: MovesOptions) {
     this.#options = options;
-    this.held = new HeldModel(options.engine, options.device, options.watch);
-    this.room = new ModelRoom(options, this.held);
+    this.held = new HeldModel(options.engine, options.devices, options.watch);
+    this.room = new ModelRoom({ ...options, unused: (grant) => { this.giveBack(grant); } }, this.held);
+  }
+
+  get leases(): readonly string[] {
+    return this.#leases;
+  }
+
+  /** What a command for that lease has done on its card. */
+  outcomeOn(lease: string): { readonly freedBytes: number; readonly residentBytes: number; readonly hostBytes: number } {
+    const index = Math.max(0, this.#lastLeases.indexOf(lease));
+    return { freedBytes: this.#freedBytes[index] ?? 0, residentBytes: this.held.residentBytesOn(index), hostBytes: this.held.hostBytesOn(index) };
   }
 
   // ── Room ───────────────────────────────────────────────────────────────
@@ -45,13 +61,14 @@ export class ModelMoves {
     const { signal } = this.#asking = new AbortController();
     const { feed, key } = this.#options;
     try {
-      const grant = await this.room.forModel(action.lease, action.context, signal);
-      if (signal.aborted) {
-        this.giveBack(grant);
+      const grants = await this.room.forModel(action.lease === null ? [] : this.#leases, action.context, signal);
+      const [first] = grants;
+      if (signal.aborted || first === undefined) {
+        for (const grant of grants) this.giveBack(grant);
         return;
       }
-      this.#lease = grant.lease;
-      feed({ type: 'load_granted', lease: grant.lease });
+      this.#setLeases(grants.map(({ lease }) => lease));
+      feed({ type: 'load_granted', lease: first.lease });
     } catch (error) {
       if (!signal.aborted) feed({ type: 'load_denied', failure: toFailure(error, 'load_failed', key) });
     }
@@ -62,20 +79,32 @@ export class ModelMoves {
   }
 
   /** A grant that nobody wants any more. One that extends a lease we hold is taken, and undone by saying what is held. */
-  giveBack(grant: { readonly lease: string }): void {
-    if (grant.lease !== this.#lease) {
-      this.release(grant.lease, 'unused', null);
+  giveBack({ lease }: Pick<Grant, 'lease'>): void {
+    if (!this.#leases.includes(lease)) {
+      this.#send(lease, 'unused', null);
       return;
     }
-    this.#options.channel.send({ type: 'loading', lease: grant.lease });
-    this.report(this.#options.state(), this.held.parts);
+    this.#options.channel.send({ type: 'loading', lease });
+    this.report(this.#options.state(), true);
   }
 
+  /** All of the model’s leases, of which the door knows the first. */
   release(lease: string, cause: Act<'release'>['cause'], failure: Act<'release'>['failure']): void {
-    if (this.#lease === lease) this.#lease = null;
+    const leases = this.#lastLeases[0] === lease ? this.#lastLeases : [lease];
+    if (this.#leases[0] === lease) this.#leases = [];
     this.#options.reports.flushUse();
+    for (const each of leases) this.#send(each, cause, failure);
+  }
+
+  #send(lease: string, cause: Act<'release'>['cause'], failure: Act<'release'>['failure']): void {
     const why = failure === null ? null : { code: failure.code, message: toError(failure, this.#options.key).message };
     this.#options.channel.send({ type: 'release_lease', lease, cause, failure: why });
+  }
+
+  #setLeases(leases: readonly string[]): void {
+    this.#leases = leases;
+    this.#lastLeases = leases;
+    this.#freedBytes = [];
   }
 
   // ── Loading ────────────────────────────────────────────────────────────
@@ -85,12 +114,12 @@ export class ModelMoves {
     const { signal } = this.#moving = new AbortController();
     const startedUs = nowUs();
     const progress = (fraction: number | null): void => { this.#options.stage('loading', fraction, `loading ${key}`, this.room.explain); };
-    channel.send({ type: 'loading', lease: action.lease });
+    for (const lease of this.#leases) channel.send({ type: 'loading', lease });
     progress(null);
     try {
       await this.held.load(this.#options.spec(), action.context, progress, signal);
     } catch (error) {
-      this.#lease = null;
+      this.#leases = [];
       if (error instanceof HeldBytesError) this.#options.fatal(error);
       else feed({ type: 'load_failed', failure: this.#loadFailure(error), freedBytes: 0, hostBytes: 0 });
       return;
@@ -106,14 +135,17 @@ export class ModelMoves {
   #loadFailure(error: unknown): ReturnType<typeof toFailure> {
     const failure = toFailure(error, 'load_failed', this.#options.key);
     const wantedBytes = Number(failure.details['wantedBytes']);
-    if (failure.code === 'out_of_memory' && Number.isSafeInteger(wantedBytes) && wantedBytes > 0) this.room.refusedBytes = wantedBytes;
+    const refused = failure.code === 'out_of_memory' && Number.isSafeInteger(wantedBytes) && wantedBytes > 0;
+    const named = failure.details['device'];
+    const device = this.#options.devices.find((each) => each === named) ?? this.#options.devices[0];
+    if (refused && device !== undefined) this.room.refusedBytes.set(device, wantedBytes);
     return failure;
   }
 
   #loaded(startedUs: number): void {
     const loadMs = elapsedMs(startedUs, nowUs());
-    this.room.refusedBytes = 0;
-    this.report('resident', this.held.parts, loadMs);
+    this.room.refusedBytes.clear();
+    this.report('resident', true, loadMs);
     this.#options.loaded(loadMs, this.room.explain);
     this.room.explain = null;
   }
@@ -121,18 +153,19 @@ export class ModelMoves {
   // ── Moving ─────────────────────────────────────────────────────────────
 
   async move(action: Act<'move'>): Promise<void> {
-    const before = this.held.residentBytes;
+    const { devices } = this.#options;
+    const before = devices.map((_, index) => this.held.residentBytesOn(index));
     try {
       await this.#options.watch.bounded(this.#inWords(action), this.#moved(action));
-      const residentBytes = this.held.residentBytes;
-      const { hostBytes, slots } = this.held;
-      if (action.target === 'none' && action.bytes === null) this.#lease = null;
-      this.#options.feed({ type: 'move_done', freedBytes: Math.max(0, before - residentBytes), residentBytes, hostBytes, slots });
+      this.#freedBytes = before.map((bytes, index) => Math.max(0, bytes - this.held.residentBytesOn(index)));
+      const { slots } = this.held;
+      if (action.target === 'none' && action.bytes === null) this.#leases = [];
+      this.#options.feed({ type: 'move_done', ...this.outcomeOn(action.lease), slots });
     } catch (error) {
       const failure = toFailure(error, 'move_failed', this.#options.key);
       const left = action.bytes !== null ? 'resident' : this.#left(action.target);
-      this.report(left === 'stuck' ? 'unloading' : left, left === 'resident' ? this.held.parts : null);
-      this.#options.feed({ type: 'move_failed', failure, residentBytes: this.held.residentBytes, left, slots: this.held.slots });
+      this.report(left === 'stuck' ? 'unloading' : left, left === 'resident');
+      this.#options.feed({ type: 'move_failed', failure, residentBytes: this.held.residentBytesOn(0), left, slots: this.held.slots });
     }
   }
 
@@ -147,15 +180,15 @@ export class ModelMoves {
     if (action.target === 'device') {
       await this.#resumed(action);
     } else if (action.bytes !== null) {
-      this.report('parking', null);
+      this.report('parking', false);
       await this.held.freePart(action.bytes);
       // What the parts were stays the most that they may be: a part that is freed is a claim to be seen, not a smaller model.
-      this.report('resident', null);
+      this.report('resident', false);
     } else if (action.target === 'host') {
-      this.report('parking', null);
+      this.report('parking', false);
       await this.held.park();
     } else {
-      this.report('unloading', null);
+      this.report('unloading', false);
       this.#options.stage('waiting', null, `${key} is being unloaded; it will be loaded again`, null);
       await this.held.unload();
     }
@@ -165,9 +198,9 @@ export class ModelMoves {
     const { channel, key } = this.#options;
     const { signal } = this.#moving = new AbortController();
     const startedUs = nowUs();
-    channel.send({ type: 'loading', lease: action.lease });
-    this.report('resuming', null);
-    this.#options.stage('resuming', null, `bringing ${key} back to ${this.#options.device}`, this.room.explain);
+    for (const lease of this.#leases) channel.send({ type: 'loading', lease });
+    this.report('resuming', false);
+    this.#options.stage('resuming', null, `bringing ${key} back to ${this.#options.devices.join(' and ')}`, this.room.explain);
     if (action.context === null) throw new LeaseholdError('internal', { reason: 'a return without a context' });
     await this.held.resume(action.context, signal);
     this.#loaded(startedUs);
@@ -186,8 +219,8 @@ export class ModelMoves {
     const context: FirstContext = { name: action.name, tokens: action.tokens };
     const { signal } = this.#growing = new AbortController();
     try {
-      await this.room.forContext(action.lease, context, action.replaces, signal);
-      await this.#contextOpened(action.lease, context, action.replaces, signal);
+      await this.room.forContext(this.#leases, context, action.replaces, signal);
+      await this.#contextOpened(context, action.replaces, signal);
       feed({ type: 'context_opened', name: context.name, tokens: context.tokens });
     } catch (error) {
       // A grant that crossed our taking it back still counts it.
@@ -202,8 +235,8 @@ export class ModelMoves {
   }
 
   /** Opened, or not: either way the lease is told what there is. */
-  async #contextOpened(lease: string, context: FirstContext, replaces: readonly string[], signal: AbortSignal): Promise<void> {
-    this.#options.channel.send({ type: 'loading', lease });
+  async #contextOpened(context: FirstContext, replaces: readonly string[], signal: AbortSignal): Promise<void> {
+    for (const lease of this.#leases) this.#options.channel.send({ type: 'loading', lease });
     try {
       signal.throwIfAborted();
       for (const name of replaces) await this.#closeContext(name);
@@ -212,7 +245,7 @@ export class ModelMoves {
       this.held.neverOpened(context.name);
       throw error;
     } finally {
-      this.report('resident', this.held.parts);
+      this.report('resident', true);
     }
   }
 
@@ -224,13 +257,16 @@ export class ModelMoves {
 
   // ── Reports ────────────────────────────────────────────────────────────
 
-  report(state: ResidencyState, parts: readonly LeasePart[] | null, loadMs: number | null = null): void {
-    if (this.#lease === null) return;
-    const { residentBytes, hostBytes } = this.held;
-    if (state === 'resident' && parts !== null) {
-      this.room.measured(parts);
-      this.held.toldGone();
+  /** To each lease, what is on its card. */
+  report(state: ResidencyState, measured: boolean, loadMs: number | null = null): void {
+    const isTrueUp = state === 'resident' && measured && this.#leases.length > 0;
+    if (isTrueUp) this.room.measured((index) => this.held.partsOn(index));
+    for (const [index, lease] of this.#leases.entries()) {
+      this.#options.reports.residency({
+        lease, model: this.#options.key, state, residentBytes: this.held.residentBytesOn(index), hostBytes: this.held.hostBytesOn(index),
+        parts: measured ? this.held.partsOn(index) : null, loadMs,
+      });
     }
-    this.#options.reports.residency({ lease: this.#lease, model: this.#options.key, state, residentBytes, hostBytes, parts, loadMs });
+    if (isTrueUp) this.held.toldGone();
   }
 }

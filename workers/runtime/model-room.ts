@@ -1,13 +1,13 @@
 /** Asking the broker for a model's room: how much, how urgently, and again when those who asked first have given up. */
 import { LeaseholdError, classPolicies, type LeasePart, type LeaseTerms, type ModelSpec, type RequestClass } from '../../protocol/index.js';
-import { contextBudget, declaredEstimate, droppedContexts, loadBudget, truedUp, type Budget } from './budget.js';
+import { contextBudget, declaredEstimate, droppedContexts, estimateOn, loadBudget, truedUp, type Budget } from './budget.js';
 import { elapsedMs, nowUs } from './clock.js';
 import type { ControlChannel } from './control.js';
 import type { FirstContext } from './door-types.js';
 import type { EngineWatch } from './engine-watch.js';
 import type { Engine, Estimate } from './engine.js';
 import type { HeldModel } from './held-model.js';
-import { requestBudget, type Grant, type OpenRequest } from './lease-requests.js';
+import { requestOnAll, type Grant, type OpenGang } from './lease-requests.js';
 
 /** What the calls that wait for the model want of a request made for them. */
 export interface Waiting {
@@ -19,12 +19,15 @@ export interface Waiting {
 export interface RoomOptions {
   readonly key: string;
   readonly engine: Engine;
-  readonly device: string;
+  /** The cards that this process sees, in the order of their UUIDs; a model is on all of them. */
+  readonly devices: readonly string[];
   readonly channel: ControlChannel;
   readonly watch: EngineWatch;
   readonly spec: () => ModelSpec;
   /** Null: nobody waits. */
   readonly waiting: () => Waiting | null;
+  /** A grant for which there is no use (any more). */
+  readonly unused: (grant: Grant) => void;
   readonly stage: (stage: 'estimating' | 'waiting' | 'loading' | 'resuming', progress: number | null, text: string, explain: string | null) => void;
 }
 
@@ -45,43 +48,48 @@ export class ModelRoom {
   readonly #options: RoomOptions;
   readonly #held: HeldModel;
   #estimate: Estimate | null = null;
-  #request: OpenRequest | null = null;
+  #request: OpenGang | null = null;
   /** The record that explains the latest wait or grant. */
   explain: string | null = null;
-  /** As what the lease was granted, for a broker that was not there; null: nothing is. */
-  terms: LeaseTerms | null = null;
-  /** What a card refused at the last load: the next request plans at least for that (B22). */
-  refusedBytes = 0;
+  /** As what each lease was granted, in the order of the cards, for a broker that was not there; none: nothing is. */
+  terms: readonly LeaseTerms[] = [];
+  /** What each card refused at the last load: the next request plans at least for that (B22). */
+  readonly refusedBytes = new Map<string, number>();
 
   constructor(options: RoomOptions, held: HeldModel) {
     this.#options = options;
     this.#held = held;
   }
 
-  /** Room for the whole model: a new lease, or the card bytes of the parked one that `lease` names. */
-  async forModel(lease: string | null, context: FirstContext, signal: AbortSignal): Promise<Grant> {
-    const { key, device } = this.#options;
+  /** Room for the whole model, on each of its cards: new leases (none given), or the card bytes of the parked ones that are named. */
+  async forModel(leases: readonly string[], context: FirstContext, signal: AbortSignal): Promise<readonly Grant[]> {
+    const { key, devices } = this.#options;
     this.#options.stage('estimating', null, `reading the size of ${key}`, null);
     const estimate = this.#estimate ??= await this.#estimated(signal);
-    const budget = loadBudget(estimate, this.#options.spec().embedding ? null : context, device, this.refusedBytes);
-    const grant = await this.#granted(lease, budget, estimate, signal);
-    this.#noteTerms(budget.parts, grant.chargedBytes);
-    this.explain = grant.explain ?? this.explain;
-    return grant;
+    const first = this.#options.spec().embedding ? null : context;
+    const budgets = devices.map((device, index) => loadBudget(estimateOn(estimate, devices.length, index), first, device, this.refusedBytes.get(device) ?? 0));
+    const { grants, gang } = await this.#granted(leases, budgets, estimate, signal);
+    const isNew = grants.some(({ lease }, index) => lease !== leases[index]);
+    this.#noteTerms(grants, budgets.map(({ parts }) => parts), isNew ? gang : this.terms[0]?.gang);
+    this.explain = grants[0]?.explain ?? this.explain;
+    return grants;
   }
 
   /** Room for one more context of a resident model, in place of those that it `replaces`. */
-  async forContext(lease: string, context: FirstContext, replaces: readonly string[], signal: AbortSignal): Promise<void> {
-    const { key, device } = this.#options;
+  async forContext(leases: readonly string[], context: FirstContext, replaces: readonly string[], signal: AbortSignal): Promise<void> {
+    const { key, devices } = this.#options;
     const estimate = this.#estimate ??= await this.#estimated(signal);
-    const { parts, peakBytes } = contextBudget(estimate, context, device);
-    const budget = { parts: [...droppedContexts(replaces), ...parts], peakBytes };
+    const budgets = devices.map((device, index): Budget => {
+      const { parts, peakBytes } = contextBudget(estimateOn(estimate, devices.length, index), context, device);
+      return { parts: [...droppedContexts(replaces), ...parts], peakBytes };
+    });
     for (;;) {
       const waiting = this.#options.waiting();
       if (waiting === null || signal.aborted) throw new LeaseholdError('request_cancelled', { what: `A context of ${key}` });
       try {
-        const grant = await this.#open(lease, budget, estimate, waiting, signal).granted;
-        this.#noteTerms(truedUp(this.terms?.parts ?? [], [...this.#held.goneParts, ...budget.parts]), grant.chargedBytes);
+        const grants = await this.#open(leases, budgets, estimate, waiting, signal).granted;
+        const parts = budgets.map((budget, index) => truedUp(this.terms[index]?.parts ?? [], [...this.#held.goneParts, ...budget.parts]));
+        this.#noteTerms(grants, parts, this.terms[0]?.gang);
         return;
       } catch (error) {
         await this.#brokerBack(error, signal);
@@ -89,13 +97,17 @@ export class ModelRoom {
     }
   }
 
-  /** What was measured of it: the lease is trued up by that. */
-  measured(parts: readonly LeasePart[]): void {
-    if (this.terms !== null) this.terms = { ...this.terms, parts: truedUp(this.terms.parts, parts) };
+  /** What was measured on each card: the leases are trued up by that. */
+  measured(partsOn: (index: number) => readonly LeasePart[]): void {
+    this.terms = this.terms.map((terms, index) => ({ ...terms, parts: truedUp(terms.parts, partsOn(index)) }));
   }
 
-  #noteTerms(parts: readonly LeasePart[], chargedBytes: number): void {
-    this.terms = { chargedBytes, parts, class: this.#options.waiting()?.class ?? this.terms?.class ?? 'normal', policy: this.#options.spec().policy };
+  #noteTerms(grants: readonly Grant[], parts: readonly (readonly LeasePart[])[], gang: LeaseTerms['gang']): void {
+    const { spec, waiting } = this.#options;
+    const requestClass = waiting()?.class ?? this.terms[0]?.class ?? 'normal';
+    this.terms = grants.map(({ chargedBytes }, index) => ({
+      chargedBytes, parts: parts[index] ?? [], class: requestClass, policy: spec().policy, ...(gang === undefined ? {} : { gang }),
+    }));
   }
 
   /** The request went with its broker: it is asked again when that, or another, is there. Any other error is thrown. */
@@ -111,13 +123,13 @@ export class ModelRoom {
     if (waiting !== null) this.#request?.raise(waiting.class, deadlineFor(waiting, nowUs()));
   }
 
-  async #granted(lease: string | null, budget: Budget, estimate: Estimate, signal: AbortSignal): Promise<Grant> {
+  async #granted(leases: readonly string[], budgets: readonly Budget[], estimate: Estimate, signal: AbortSignal): Promise<{ readonly grants: readonly Grant[]; readonly gang: LeaseTerms['gang'] }> {
     for (;;) {
       const waiting = this.#options.waiting();
       if (waiting === null || signal.aborted) throw new LeaseholdError('request_cancelled', { what: `Room for ${this.#options.key}` });
-      const request = this.#request = this.#open(lease, budget, estimate, waiting, signal);
+      const request = this.#request = this.#open(leases, budgets, estimate, waiting, signal);
       try {
-        return await request.granted;
+        return { grants: await request.granted, gang: request.gang };
       } catch (error) {
         if (!this.#worthAskingAgain(error, waiting)) await this.#brokerBack(error, signal);
       } finally {
@@ -133,33 +145,43 @@ export class ModelRoom {
       && left !== null && left.deadlineAtUs > asked.deadlineAtUs && elapsedMs(nowUs(), left.deadlineAtUs) >= worthAskingMs;
   }
 
-  #open(lease: string | null, budget: Budget, estimate: Estimate, waiting: Waiting, signal: AbortSignal): OpenRequest {
-    const { channel, key, device, engine } = this.#options;
+  #open(leases: readonly string[], budgets: readonly Budget[], estimate: Estimate, waiting: Waiting, signal: AbortSignal): OpenGang {
+    const { channel, key, devices, engine, unused } = this.#options;
     const now = nowUs();
-    // What the lease may still count for contexts that are gone is dropped with what is asked for.
-    const parts = lease === null ? budget.parts : [...this.#held.goneParts, ...budget.parts];
-    this.#options.stage('waiting', null, `waiting for room on ${device}`, null);
-    return requestBudget(channel, {
-      model: key, device, lease, parts, peakBytes: budget.peakBytes, class: waiting.class,
-      deadlineMs: deadlineFor(waiting, now), ageMs: elapsedMs(waiting.oldestAtUs, now),
-      parkable: estimate.parkable, profilesFreeMemory: engine.capabilities.profilesFreeMemory,
-      source: estimate.source, policy: this.#options.spec().policy,
-    }, {
-      signal,
+    const where = devices.join(' and ');
+    const requests = devices.map((device, index) => {
+      const { parts = [], peakBytes = 0 } = budgets[index] ?? {};
+      const lease = leases[index] ?? null;
+      return {
+        model: key, device, lease, peakBytes, class: waiting.class,
+        // What the lease may still count for contexts that are gone is dropped with what is asked for.
+        parts: lease === null ? parts : [...this.#held.goneParts, ...parts],
+        deadlineMs: deadlineFor(waiting, now), ageMs: elapsedMs(waiting.oldestAtUs, now),
+        parkable: estimate.parkable, profilesFreeMemory: engine.capabilities.profilesFreeMemory,
+        source: estimate.source, policy: this.#options.spec().policy,
+      };
+    });
+    this.#options.stage('waiting', null, `waiting for room on ${where}`, null);
+    return requestOnAll(channel, requests, {
+      signal, unused,
       onWaiting: ({ position, reason, explain }) => {
         this.explain = explain ?? this.explain;
-        this.#options.stage('waiting', null, `waiting for room on ${device}: ${position === 0 ? '' : `${String(position)} before it; `}${reason}`, explain);
+        this.#options.stage('waiting', null, `waiting for room on ${where}: ${position === 0 ? '' : `${String(position)} before it; `}${reason}`, explain);
       },
     });
   }
 
   async #estimated(signal: AbortSignal): Promise<Estimate> {
     const spec = this.#options.spec();
+    const { devices, engine } = this.#options;
+    if (devices.length > 1 && engine.capabilities.spread !== true) {
+      throw new LeaseholdError('gang_unsupported', { model: spec.key, size: devices.length, reason: `the engine ${engine.name} cannot spread a model` });
+    }
     try {
-      return await this.#options.watch.bounded(`Estimating ${spec.key}`, this.#options.engine.estimate(spec, signal));
+      return await this.#options.watch.bounded(`Estimating ${spec.key}`, engine.estimate(spec, signal));
     } catch (error) {
       if (spec.declaredBytes === null || !(error instanceof LeaseholdError) || error.code !== 'estimate_unknown') throw error;
-      return declaredEstimate(spec.declaredBytes);
+      return declaredEstimate(spec.declaredBytes, devices.length);
     }
   }
 }

@@ -18,6 +18,7 @@ export interface ResidencyReport {
 }
 
 interface UseReport {
+  readonly model: string;
   readonly lease: string;
   readonly inFlight: number;
   readonly queued: number;
@@ -57,7 +58,7 @@ export class Reports {
 
   /** Notes how a model is used now; told soon, once for all changes of one turn of the loop. */
   use(model: string, lease: string, inFlight: number, queued: number): void {
-    this.#use.set(model, { lease, inFlight, queued });
+    this.#use.set(lease, { model, lease, inFlight, queued });
     this.#scheduled ??= setImmediate(() => { this.flushUse(); });
   }
 
@@ -65,12 +66,12 @@ export class Reports {
   flushUse(): void {
     if (this.#scheduled !== null) clearImmediate(this.#scheduled);
     this.#scheduled = null;
-    for (const [model, use] of this.#use) {
+    for (const [lease, use] of this.#use) {
       const text = JSON.stringify(use);
-      if (this.#toldUse.get(model) === text) continue;
-      this.#toldUse.set(model, text);
+      if (this.#toldUse.get(lease) === text) continue;
+      this.#toldUse.set(lease, text);
       this.#seq += 1;
-      this.#channel.send({ type: 'in_use', seq: this.#seq, model, ...use });
+      this.#channel.send({ type: 'in_use', seq: this.#seq, ...use });
     }
     this.#use.clear();
   }
@@ -80,10 +81,10 @@ export class Reports {
     this.#toldUse.clear();
   }
 
-  /** A model that is gone leaves nothing behind here. */
-  forget(model: string): void {
-    this.#use.delete(model);
-    this.#toldUse.delete(model);
+  /** A lease that is over leaves nothing behind here. */
+  forget(lease: string): void {
+    this.#use.delete(lease);
+    this.#toldUse.delete(lease);
   }
 
   /** Resolves when all residency reports are acknowledged, or `residencyFlushMs` has passed. */

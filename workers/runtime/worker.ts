@@ -9,7 +9,7 @@ import type { DoorAnswer, DoorCommand } from './door.js';
 import type { Engine, VisibleCard } from './engine.js';
 import { toError } from './failure.js';
 import type { WorkerLog } from './log.js';
-import { ModelHost, deviceOf } from './model-host.js';
+import { ModelHost, devicesOf } from './model-host.js';
 import type { CallerLink } from './outbox.js';
 import { Reports } from './reports.js';
 import { checkRequest } from './run-call.js';
@@ -28,7 +28,7 @@ export interface WorkerOptions {
 
 export class Worker {
   readonly #options: WorkerOptions;
-  readonly #device: string;
+  readonly #devices: readonly string[];
   readonly #hosts = new Map<string, ModelHost>();
   readonly #reports: Reports;
   readonly #announcer = new Announcer(() => this.#states());
@@ -44,7 +44,7 @@ export class Worker {
 
   constructor(options: WorkerOptions) {
     this.#options = options;
-    this.#device = deviceOf(options.cards);
+    this.#devices = devicesOf(options.cards);
     this.#reports = new Reports(options.channel, {
       residencyFlushMs: options.limits.residencyFlushMs,
       acknowledgeMs: options.limits.requestDeadlineMs,
@@ -57,10 +57,12 @@ export class Worker {
     });
   }
 
-  /** Bytes held now on the card, for heartbeats: instantaneous, and only our own (R54). */
+  /** Bytes held now on each card, for heartbeats: instantaneous, and only our own (R54). */
   get reserved(): { readonly device: string; readonly bytes: number }[] {
-    const bytes = [...this.#hosts.values()].reduce((sum, host) => sum + host.residentBytes, 0);
-    return bytes === 0 ? [] : [{ device: this.#device, bytes }];
+    const hosts = [...this.#hosts.values()];
+    return this.#devices
+      .map((device, index) => ({ device, bytes: hosts.reduce((sum, host) => sum + host.residentBytesOn(index), 0) }))
+      .filter(({ bytes }) => bytes > 0);
   }
 
   get inFlight(): number {
@@ -99,7 +101,7 @@ export class Worker {
     if (present !== undefined) return present;
     const { engine, channel, limits, fatal } = this.#options;
     const host = new ModelHost({
-      key, engine, channel, limits, fatal, device: this.#device, reports: this.#reports,
+      key, engine, channel, limits, fatal, devices: this.#devices, reports: this.#reports,
       answer: (command, answer, of) => { this.#answer(command, answer, of); },
       hung: (error) => { this.#hung(error); },
       onGone: (gone) => {
@@ -165,13 +167,13 @@ export class Worker {
   }
 
   #hostOf(lease: string): ModelHost | undefined {
-    return [...this.#hosts.values()].find((host) => host.lease === lease);
+    return [...this.#hosts.values()].find((host) => host.leases.includes(lease));
   }
 
   /** A parked model’s host copy is all of it: giving it back is unloading. Copies of resident models are the engine’s own. */
   #trim(message: Control<'trim_host'>): void {
     const host = this.#hostOf(message.lease);
-    if (host?.state?.state === 'parked' || host === undefined) {
+    if (host === undefined || host.states.some(({ state }) => state === 'parked')) {
       const { id, lease, model, generation, expiresMs } = message;
       this.#move({
         type: 'model_to_device', id, lease, model, generation, expiresMs, target: 'none', device: null, bytes: null, when: 'now',
@@ -199,7 +201,7 @@ export class Worker {
     }
     this.#commands.delete(command.id);
     this.#curt.delete(command.id);
-    const { residentBytes, hostBytes } = host.moves.held;
+    const { freedBytes, residentBytes, hostBytes } = host.moves.outcomeOn(command.lease);
     switch (answer.kind) {
       case 'busy':
         this.#send({ type: 'busy', id, inFlight: answer.inFlight });
@@ -209,11 +211,11 @@ export class Worker {
         return;
       case 'failed': {
         const error = toError(answer.failure, host.key);
-        this.#send({ type: 'failed', id, code: answer.failure.code, message: error.message, residentBytes: answer.residentBytes ?? residentBytes });
+        this.#send({ type: 'failed', id, code: answer.failure.code, message: error.message, residentBytes: answer.residentBytes === null || host.leases.length > 1 ? residentBytes : answer.residentBytes });
         return;
       }
       case 'done':
-        this.#send({ type: 'done', id, target: answer.target, freedBytes: answer.freedBytes, residentBytes: answer.residentBytes, hostBytes: answer.hostBytes });
+        this.#send({ type: 'done', id, target: answer.target, freedBytes, residentBytes, hostBytes });
         return;
       case 'already':
         this.#send({ type: 'done', id, target: answer.target, freedBytes: 0, residentBytes, hostBytes });
@@ -235,7 +237,7 @@ export class Worker {
   }
 
   #states(): ModelState[] {
-    return [...this.#hosts.values()].map((host) => host.state).filter((state) => state !== null);
+    return [...this.#hosts.values()].flatMap((host) => host.states);
   }
 
   /** Ends the process; not before what was just sent has been handed over, which happens in this turn. */

@@ -1,10 +1,11 @@
 /** An engine without an engine: it estimates, loads, answers and fails as its models' scripts say. */
 import { LeaseholdError, type LeasePart, type ModelSpec } from '../../protocol/index.js';
-import type { CardAllocation, Engine, EngineCapabilities, EngineContext, Estimate, LoadedModel } from '../runtime/engine.js';
+import type { CardAllocation, CardEstimate, Engine, EngineCapabilities, EngineContext, Estimate, LoadedModel } from '../runtime/engine.js';
 import { Faults } from './faults.js';
 import { misbehave } from './misbehave.js';
 import { SimulatedModel, pause, type Take } from './model.js';
 import { processDefaults, readModelScript, type ModelScript, type ProcessScript } from './script.js';
+import { SpreadModel, shareScript } from './spread.js';
 
 export class SimulatedEngine implements Engine {
   readonly name: string;
@@ -20,7 +21,7 @@ export class SimulatedEngine implements Engine {
   constructor(script: Partial<ProcessScript> = {}) {
     this.#process = { ...processDefaults, ...script };
     this.name = this.#process.name;
-    this.capabilities = { park: true, partial: this.#process.partial, embed: true, profilesFreeMemory: this.#process.profilesFreeMemory };
+    this.capabilities = { park: true, partial: this.#process.partial, embed: true, profilesFreeMemory: this.#process.profilesFreeMemory, spread: true };
   }
 
   async start(context: EngineContext): Promise<void> {
@@ -37,23 +38,40 @@ export class SimulatedEngine implements Engine {
     await this.#faultsOf(spec, script).strike('estimate');
     await pause(script.estimateMs, signal);
     if (script.sizeUnknown) throw new LeaseholdError('estimate_unknown', { model: spec.key, reason: 'its script says so' });
-    return {
-      parts: parts(script),
-      contextBytes: (tokens) => (spec.embedding ? 0 : Math.ceil(script.contextBytesPerToken * tokens)),
-      peakBytes: script.loadPeakBytes,
-      source: 'estimated',
-      parkable: script.parkable,
-    };
+    const on = (share: ModelScript): CardEstimate => ({
+      parts: parts(share),
+      contextBytes: (tokens) => (spec.embedding ? 0 : Math.ceil(share.contextBytesPerToken * tokens)),
+      peakBytes: share.loadPeakBytes,
+    });
+    const devices = this.#devices;
+    return { ...on(script), cards: devices.length > 1 ? shareScript(script, devices.length).map(on) : undefined, source: 'estimated', parkable: script.parkable };
+  }
+
+  /** In the order of the runtime. */
+  get #devices(): readonly string[] {
+    return (this.#context?.cards ?? []).map(({ device }) => device).sort();
   }
 
   async load(spec: ModelSpec, device: string, progress: (fraction: number | null) => void, signal: AbortSignal): Promise<LoadedModel> {
     const script = await readModelScript(spec);
+    const devices = this.#devices;
+    if (devices.length < 2) {
+      const model = await this.#modelOn(spec, device, script);
+      await model.load(script.loadMs, 'load', progress, signal);
+      return model;
+    }
+    const [first, ...others] = await Promise.all(shareScript(script, devices.length).map((share, index) => this.#modelOn(spec, devices[index] ?? device, share)));
+    if (first === undefined) throw new LeaseholdError('internal', { reason: 'a model without a card' });
+    const model = new SpreadModel([first, ...others]);
+    await model.load(script.loadMs, progress, signal);
+    return model;
+  }
+
+  async #modelOn(spec: ModelSpec, device: string, script: ModelScript): Promise<SimulatedModel> {
     const take = this.#takeOn(device);
     await this.#takeResidual(device, take);
     const log = (message: string): void => { this.#context?.log('info', message); };
-    const model = new SimulatedModel({ key: spec.key, device, script, faults: this.#faultsOf(spec, script), take, log });
-    await model.load(script.loadMs, 'load', progress, signal);
-    return model;
+    return new SimulatedModel({ key: spec.key, device, script, faults: this.#faultsOf(spec, script), take, log });
   }
 
   close(): Promise<void> {

@@ -60,6 +60,8 @@ export interface ModelScript {
   /** Characters of a token. */
   readonly tokenCharacters: number;
   readonly embeddingDimensions: number;
+  /** Shares of the cards of a model over several, `3,1`; null: even ones. */
+  readonly tensorSplit: string | null;
   readonly parkable: boolean;
   readonly partial: boolean;
   readonly parkMs: number;
@@ -78,7 +80,7 @@ const mebibyte = 1024 * 1024;
 export const modelDefaults: ModelScript = {
   weightsBytes: 4 * mebibyte, computeBytes: 0, contextBytesPerToken: 256, loadPeakBytes: 0, actualWeightsBytes: null, actualContextBytesPerToken: null,
   overAllocateBytes: 0, sizeUnknown: false, estimateMs: 0, loadMs: 0, loadSteps: 10, loadIgnoresAbort: false, prefillMs: 0, prefillLogLines: 0, tokensPerSecond: 0, text: null, textTimes: 1,
-  thought: '', tokenCharacters: 4, embeddingDimensions: 16, parkable: false, partial: false, parkMs: 0, resumeMs: 0, unloadMs: 0,
+  thought: '', tokenCharacters: 4, embeddingDimensions: 16, tensorSplit: null, parkable: false, partial: false, parkMs: 0, resumeMs: 0, unloadMs: 0,
   parkKeepsFraction: 0, unloadKeepsFraction: 0, partFreesFraction: 1, faults: [],
 };
 
@@ -152,7 +154,7 @@ function merged<S extends object>(defaults: S, given: Readonly<Record<string, un
 }
 
 /** Fields that are null by default. */
-const nullableTexts: ReadonlySet<string> = new Set(['text']);
+const nullableTexts: ReadonlySet<string> = new Set(['text', 'tensorSplit']);
 
 function fieldFault(example: unknown, name: string, value: unknown): string | null {
   const expected = example === null ? (nullableTexts.has(name) ? 'string' : 'number') : typeof example;
