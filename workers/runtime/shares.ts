@@ -8,22 +8,21 @@ export function readShares(text: string | null, cards: number, field: string): r
   throw new LeaseholdError('input_invalid', { field, reason: `it must be ${String(cards)} numbers above 0 with commas between, one for each card, not ${JSON.stringify((text ?? '').slice(0, 80))}` });
 }
 
-/** Whole numbers whose sum is `bytes`. */
+/** Whole numbers whose sum is `bytes`; what is left over of the shares goes a byte each to those that lost most of one. */
 export function splitBytes(bytes: number, shares: readonly number[]): readonly number[] {
-  const all = shares.reduce((sum, share) => sum + share, 0);
-  let shared = 0;
-  let given = 0;
-  return shares.map((share, index) => {
-    shared += share;
-    const upTo = index === shares.length - 1 ? bytes : Math.floor(bytes * (shared / all));
-    const part = upTo - given;
-    given = upTo;
-    return part;
-  });
+  const exact = shares.map((_, index) => exactShare(bytes, shares, index));
+  const parts = exact.map(Math.floor);
+  const leftBytes = bytes - parts.reduce((sum, part) => sum + part, 0);
+  const byLoss = exact.map((share, index) => ({ index, lost: share - Math.floor(share) })).sort((a, b) => b.lost - a.lost);
+  const more = new Set(byLoss.slice(0, leftBytes).map(({ index }) => index));
+  return parts.map((part, index) => part + (more.has(index) ? 1 : 0));
 }
 
-/** The same for what is only estimated: each rounded up, so that none falls short, and none falls as the whole grows. */
+/** The most that a card's part may come to: what is asked for it. It never falls as the whole grows. */
 export function shareOf(bytes: number, shares: readonly number[], index: number): number {
-  const all = shares.reduce((sum, share) => sum + share, 0);
-  return Math.min(bytes, Math.ceil(bytes * ((shares[index] ?? 0) / all)));
+  return Math.min(bytes, Math.floor(exactShare(bytes, shares, index)) + 1);
+}
+
+function exactShare(bytes: number, shares: readonly number[], index: number): number {
+  return bytes * ((shares[index] ?? 0) / shares.reduce((sum, share) => sum + share, 0));
 }
