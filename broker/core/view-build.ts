@@ -27,7 +27,7 @@ function cardView(core: Core, card: Card, nowUs: number): CardView {
     holdBytes: card.holdBytes, foreignBytes: card.foreignBytes,
     sampledUsedBytes: card.sample?.usedBytes ?? null, sampleAgeMs,
     truth: isLedgerOnly(core, card) ? 'ledger' : (card.sample?.truth ?? null),
-    missing: card.missing === null ? null : { reading: card.missing.reading, sinceMs: Math.floor((nowUs - card.missing.sinceAtUs) / 1_000) },
+    missing: card.missing === null ? null : { reading: card.missing.reading, reason: card.missing.reason, sinceMs: Math.floor((nowUs - card.missing.sinceAtUs) / 1_000) },
     availableBytes: freeBytes === null ? null : freeBytes - card.holdBytes,
     loadToken: card.loadToken, forming: card.forming,
     lost: card.lost === null ? null : { sinceMs: Math.floor((nowUs - card.lost.sinceAtUs) / 1_000), reason: card.lost.reason },

@@ -39,7 +39,7 @@ export interface CardView {
   readonly sampleAgeMs: number | null;
   readonly truth: TruthSource | null;
   /** Set while the probe does not answer: since when and how. */
-  readonly missing: { readonly reading: MissingReading; readonly sinceMs: number } | null;
+  readonly missing: { readonly reading: MissingReading; readonly reason: string; readonly sinceMs: number } | null;
   /** What a request could be granted now; negative after an overshoot; null when unknown. */
   readonly availableBytes: number | null;
   readonly loadToken: string | null;

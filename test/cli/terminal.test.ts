@@ -176,7 +176,8 @@ t.test('a card', async (t) => {
     const head = (changes: Parameters<typeof cardView>[0]) => renderCard(cardView(changes), [], names, 100, plain);
     t.match(head({ truth: null, sampledUsedBytes: null })[0], /not measured yet/);
     t.match(head({ truth: 'ledger' })[0], /unverified: the ledger alone/);
-    t.match(head({ missing: { reading: 'timed_out', sinceMs: 61_000 } })[0], /no reading for 1 m 01 s \(timed_out\)/);
+    t.match(head({ missing: { reading: 'timed_out', reason: 'no answer', sinceMs: 61_000 } })[0], /no reading for 1 m 01 s \(timed_out\)/);
+    t.match(head({ lost: { reason: 'GPU is lost', sinceMs: 61_000 } })[0], /lost 1 m 01 s ago: GPU is lost/);
     t.match(head({ leasedBytes: 60 * 1024 ** 2 }).at(-1), /over its limit by 12\.0 MiB/);
     t.equal(overshootBytes(cardView({ foreignBytes: null })), 0);
     t.strictSame(head({ kind: 'cpu', device: 'CPU-0', totalBytes: 0 }), ['CPU-0  CPU, nothing is leased there']);
@@ -223,6 +224,11 @@ t.test('the ledger', async (t) => {
       if (columns >= 80) t.strictSame(lines.filter((line) => displayWidth(line) > columns), []);
       t.match(lines.join('\n'), /CARD/);
     }
+    const leases = two.leases.map((lease, index) => ({ ...lease, gang: 'w', model: 'tales@llama#1', generation: 'b-w1', device: two.cards[index]?.device ?? '', pinned: false }));
+    const spread = renderLedger({ ...two, leases: [...leases, { ...two.leases[1]!, misplacedOn: 'SIM-0a1b2c3d-1' }] }, { names, columns: 120, palette: plain }).join('\n');
+    t.match(spread, /tales +GPU-5f3c9a1e +resident, 1 of 2 /, 'one model over several cards');
+    t.match(spread, /tales +SIM-0a1b2c3d-1 +resident, 2 of 2 /);
+    t.match(spread, /sums@llama#2 +GPU-5f3c9a1e +resident, its bytes are on SIM-0a1b2c3d-1 /);
     const empty = renderLedger(ledgerState({ leases: [], waiting: [], processes: [] }), { names, columns: 80, palette: plain });
     t.strictSame(empty.slice(-3), ['No model is loaded.', '', 'broker pid 4711  /run/leasehold/broker.sock']);
   });

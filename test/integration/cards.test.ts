@@ -1,5 +1,6 @@
 /** Several cards in one broker, told apart by UUID alone, whatever order anybody counts them in. */
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import t from 'tap';
 import { createOrchestrator } from '../../src/orchestrator/index.js';
 import { MiB, fakeSmi, folder, leaseOf, lives, open, refusal, scripted, until, workerPid } from './support.js';
@@ -95,6 +96,32 @@ t.test('B106: a card that vanishes is lost, its worker ends after a grace, the o
   await orchestrator.close();
   await hear;
   t.match(heard.filter((name) => name.startsWith('card_')), ['card_lost', 'card_regained']);
+});
+
+t.test('B107: a probe that begins to fail for all cards ends nothing and evicts nobody; who comes new hears why', async (t) => {
+  const bin = folder(t);
+  const setUsed = fakeSmi(bin);
+  for (const allowLedgerOnly of [false, true]) {
+    setUsed({ [first]: 100, [second]: 100 });
+    const names = ['one', 'two', 'three'];
+    const orchestrator = await open(t, { devices: [first, second], allowLedgerOnly, models: {
+      ...Object.fromEntries(names.map((name) => [name, scripted({ text: name, tokenCharacters: 1 })])), late: scripted({ text: 'late' }),
+    } });
+    for (const name of names) await orchestrator.load(name);
+    const good = readFileSync(join(bin, 'nvidia-smi'), 'utf8');
+    writeFileSync(join(bin, 'nvidia-smi'), '#!/bin/sh\necho "Failed to initialize NVML: Driver/library version mismatch"; exit 18\n');
+    await until('both cards to be unreadable', async () => (await orchestrator.ledger()).cards.every(({ missing, sampleAgeMs }) => missing !== null && /version mismatch/.test(missing.reason) && (sampleAgeMs ?? 0) > 1_000));
+    const calls = await Promise.all(names.map((name) => orchestrator.generate(name, 'are you there?').result()));
+    t.strictSame(calls.map(({ text }) => text), names, 'whoever is there serves on');
+    const late = orchestrator.generate('late', 'and I?', { deadlineMs: 2_000 }).result();
+    if (allowLedgerOnly) t.match(await late, { text: 'late' }, 'by the ledger alone where that is allowed');
+    else t.match(await refusal(late), { code: 'device_unmeasured', message: /unknown \(failed\)/ });
+    const { leases, cards } = await orchestrator.ledger();
+    t.equal(leases.filter(({ state }) => state === 'resident').length, allowLedgerOnly ? 4 : 3, 'nobody was put away');
+    t.strictSame(cards.map(({ lost }) => lost), [null, null], 'no card is lost by that');
+    await orchestrator.close();
+    writeFileSync(join(bin, 'nvidia-smi'), good);
+  }
 });
 
 t.test('B109: what is kept free card by card is named in any order, and by no card that is not there', async (t) => {

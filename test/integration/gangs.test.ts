@@ -106,7 +106,7 @@ t.test('a further context is granted on each card, and a parked model comes back
   t.strictSame((await leasesOf(orchestrator, 'wide')).map(({ state, lease }, index) => [state, lease === parked[index]?.lease]), [['resident', true], ['resident', true]], 'under the same leases');
 });
 
-t.test('what goes wrong on one card leaves nothing on the other', async (t) => {
+t.test('B97: what goes wrong on one card leaves nothing on the other', async (t) => {
   const orchestrator = await open(t, { devices: three.slice(0, 2), models: {
     broken: scripted({ weightsBytes: 40 * MiB, faults: [{ at: 'load', how: 'throw', afterFraction: 0.5 }] }, { cards: 2 }),
     dies: scripted({ weightsBytes: 40 * MiB, faults: [{ at: 'generate', how: 'kill' }] }, { cards: 2 }),

@@ -10,6 +10,8 @@ export const scenarios: readonly string[] = [
   'B59', 'B61', 'B62', 'B64', 'B65', 'B67', 'B68', 'B73', 'B74', 'B76', 'B77', 'B79', 'B80', 'B82', 'B83',
   // Crash, hang, zombie
   'B85', 'B86', 'B88', 'B94',
+  // Several cards
+  'B97', 'B98', 'B100', 'B101', 'B103', 'B106', 'B107', 'B109', 'B190', 'R125', 'R126',
   // Transport and framing
   'B175', 'B176', 'B178', 'B179', 'B181', 'B182',
   // Model files

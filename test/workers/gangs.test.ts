@@ -31,6 +31,24 @@ t.test('R125: one request a card, in the order of the UUIDs, under one name', as
   t.strictSame(released(stand), [['b-l1', 'unloaded'], ['b-l2', 'unloaded']]);
 });
 
+t.test('B190: each card is asked for what the engine needs there, be it less than the whole or the same on each', async (t) => {
+  // Of four cards and two heads of the cache, each card has one: half of the whole, and not a quarter.
+  class Replicated extends SimulatedEngine {
+    override async estimate(...args: Parameters<Engine['estimate']>): ReturnType<Engine['estimate']> {
+      const whole = await super.estimate(...args);
+      return { ...whole, cards: whole.cards?.map((card) => ({ ...card, contextBytes: (tokens: number) => whole.contextBytes(tokens) / 2 })) };
+    }
+  }
+  for (const [count, engine, share] of [[2, new SimulatedEngine(), 100], [4, new Replicated(), 100]] as const) {
+    const stand = await stage({ engine, cards: Array.from({ length: count }, (_, index) => `SIM-${String(index)}`) });
+    const caller = await stand.caller();
+    await read(caller.generate(ask(model({ weightsBytes: 1_000, contextBytesPerToken: 2 }, { contextTokens: 100 }))));
+    const asked = requests(stand).map(({ parts }) => parts.map(({ bytes }) => bytes));
+    t.strictSame(asked, Array.from({ length: count }, () => [1_000 / count, share]));
+    await stand.close();
+  }
+});
+
 t.test('a command for each of its leases moves it once, and each is answered with what it did on its card', async (t) => {
   const stand = await stage();
   const caller = await stand.caller();

@@ -62,6 +62,7 @@ function renderHead(card: CardView, columns: number, palette: Palette): string[]
 
 /** Both figures by their names, who said so and how long ago; a probe that is silent is said first. */
 function measured(card: CardView, palette: Palette): readonly [text: string, paint: (text: string) => string] {
+  if (card.lost !== null) return [`lost ${formatMs(card.lost.sinceMs)} ago: ${card.lost.reason}`, palette.red];
   if (card.missing !== null) return [`no reading for ${formatMs(card.missing.sinceMs)} (${card.missing.reading})`, palette.red];
   if (card.truth === null) return ['not measured yet', palette.yellow];
   if (card.truth === 'ledger') return ['unverified: the ledger alone', palette.yellow];

@@ -42,15 +42,21 @@ function leases(state: LedgerState, { names, columns, palette }: LedgerViewOptio
     { title: 'RESIDENT', align: 'right' }, { title: 'CALLS', align: 'right' }, { title: 'IDLE', align: 'right' }, { title: 'BY' },
   ];
   const rows = state.leases.map((lease) => [
-    names.model(lease.model), ...cardCell(state, lease.device), leaseState(lease), formatBytes(lease.chargedBytes),
+    names.model(lease.model), ...cardCell(state, lease.device), leaseState(lease, state.leases), formatBytes(lease.chargedBytes),
     formatBytes(lease.residentBytes), String(lease.inFlight), lease.inFlight > 0 ? '-' : formatMs(lease.idleMs), shortGeneration(lease.generation),
   ]);
   return renderTable(heads, rows, columns, palette);
 }
 
-function leaseState(lease: LeaseView): string {
-  const host = lease.hostBytes > 0 ? `, ${formatBytes(lease.hostBytes)} in RAM` : '';
-  return `${lease.state}${lease.pinned ? ', pinned' : ''}${host}`;
+function leaseState(lease: LeaseView, all: readonly LeaseView[]): string {
+  const together = lease.gang === null ? [] : all.filter(({ gang, generation, model }) => gang === lease.gang && generation === lease.generation && model === lease.model);
+  return [
+    lease.state,
+    ...(lease.pinned ? ['pinned'] : []),
+    ...(together.length > 1 ? [`${String(together.indexOf(lease) + 1)} of ${String(together.length)}`] : []),
+    ...(lease.misplacedOn === null ? [] : [`its bytes are on ${shortDevice(lease.misplacedOn)}`]),
+    ...(lease.hostBytes > 0 ? [`${formatBytes(lease.hostBytes)} in RAM`] : []),
+  ].join(', ');
 }
 
 function waiting(state: LedgerState, { names, columns, palette }: LedgerViewOptions): string[] {
