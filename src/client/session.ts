@@ -12,6 +12,8 @@ interface PeerOptions {
   readonly name: string;
   readonly limits?: Limits;
   readonly signal?: AbortSignal;
+  /** Called each time the broker is lost and sought: for so long at most. */
+  readonly onDetached?: (graceMs: number) => void;
 }
 
 export type ConnectOptions = PeerOptions & { readonly role: 'holder' | 'client' } & (
@@ -87,7 +89,7 @@ export async function connectBroker(options: ConnectOptions): Promise<BrokerSess
   const dial = 'stream' in options ? (options.dial ?? null) : (): Promise<ByteStream> => connect({ path: options.socketPath, timeoutMs: limits.helloTimeoutMs });
   const stream = 'stream' in options ? options.stream : await connect({ path: options.socketPath, timeoutMs: limits.helloTimeoutMs });
   const line = await openLine(stream, { limits, dial, hello: { role, spawn: null, proof: roleProof(secret, role), name }, ...withSignal(signal) });
-  return new BrokerSession(line, role, limits);
+  return new BrokerSession(line, role, limits, options.onDetached);
 }
 
 /**
@@ -108,7 +110,7 @@ export class BrokerSession {
   readonly #holdings: Holdings;
   #heartbeats: NodeJS.Timeout | null = null;
 
-  constructor(line: Line, role: 'holder' | 'client', limits: Limits) {
+  constructor(line: Line, role: 'holder' | 'client', limits: Limits, onDetached: (graceMs: number) => void = () => undefined) {
     this.#line = line;
     this.#limits = limits;
     this.role = role;
@@ -125,6 +127,7 @@ export class BrokerSession {
         onDetached: (error) => {
           this.#stopBeating();
           this.#holdings.detached(error);
+          onDetached(line.welcome.reattachGraceMs);
         },
         onReattached: () => this.#reattached(),
         onLost: (error) => {

@@ -9,7 +9,7 @@ import type { Log } from '../../broker/shell/index.js';
 import { connectBroker, type BrokerSession } from '../client/index.js';
 import { Callers } from './callers.js';
 import type { Reach } from './connection.js';
-import type { BrokerChange } from './options.js';
+import type { BrokerChange, BrokerLoss } from './options.js';
 import { Obituaries } from './obituaries.js';
 
 export interface Link {
@@ -26,6 +26,7 @@ export interface LinksOptions {
   readonly find: () => Promise<Reach>;
   /** Called with every new session before anybody uses it; resolves to the process that the broker is, null for this one. */
   readonly greet: (reach: Reach, session: BrokerSession) => Promise<number | null>;
+  readonly onLost: (loss: BrokerLoss) => void;
   readonly onChange: (change: BrokerChange) => void;
   readonly log: Log;
 }
@@ -106,9 +107,12 @@ export function wayBack(reach: Reach): { readonly dial?: () => Promise<ByteStrea
   return reach.owned === null ? { dial: () => reach.dial() } : {};
 }
 
-async function linkTo(reach: Reach, { greet, log }: LinksOptions): Promise<Link> {
-  const session = await connectBroker({ stream: await reach.dial(), ...wayBack(reach), secret: reach.secret, role: 'client', name: 'orchestrator', limits: reach.limits });
-  let pid: number | null;
+async function linkTo(reach: Reach, { greet, onLost, log }: LinksOptions): Promise<Link> {
+  let pid: number | null = null;
+  const session = await connectBroker({
+    stream: await reach.dial(), ...wayBack(reach), secret: reach.secret, role: 'client', name: 'orchestrator', limits: reach.limits,
+    onDetached: (graceMs) => { onLost({ pid, graceMs }); },
+  });
   try {
     pid = await greet(reach, session);
   } catch (error) {

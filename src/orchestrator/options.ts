@@ -75,6 +75,11 @@ export interface OrchestratorOptions {
   /** Overrides of how the classes of requests are treated; what is left out keeps its default. */
   readonly classPolicies?: Readonly<Partial<Record<RequestClass, Partial<ClassPolicy>>>>;
   /**
+   * Called when the broker that was attached to is gone, as soon as that is seen: for so long it is waited for, and calls go
+   * on when it is back. Brokers of `leasehold up` have a grace of 30 s, unless their limits say otherwise.
+   */
+  readonly onBrokerLost?: (loss: BrokerLoss) => void;
+  /**
    * Called when the broker that was attached to is gone and the next use has found another, or has come to own one in
    * this process: on other cards, perhaps, and without what was loaded there.
    */
@@ -86,6 +91,12 @@ export interface OrchestratorOptions {
   readonly onIgnored?: (why: LeaseholdError) => void;
   /** Default: silent. */
   readonly log?: Log;
+}
+
+export interface BrokerLoss {
+  /** Null: it was lost before it had told. */
+  readonly pid: number | null;
+  readonly graceMs: number;
 }
 
 export interface BrokerChange {

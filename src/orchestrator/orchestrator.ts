@@ -48,6 +48,7 @@ export async function createOrchestrator(options: OrchestratorOptions = {}): Pro
       if (ignored !== null) (options.onIgnored ?? warn)(ignored);
       return broker.pid;
     },
+    onLost: (loss) => { options.onBrokerLost?.(loss); },
     onChange: (change) => { options.onBrokerChange?.(change); },
   });
   return new RunningOrchestrator(links, catalogue, log);

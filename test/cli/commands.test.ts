@@ -204,7 +204,8 @@ t.test('run', async (t) => {
     const own = { lostPid: 4711, ownsBroker: true, socketPath: '/x', devices: ['CPU-0'] };
     t.match((await finish(['run', 'tiny-facts', 'q'], { answer, change: own })).err, /^The broker \(pid 4711\) is gone; this process owns one now, for this call, on CPU-0\.$/m);
     t.match((await finish(['run', 'tiny-facts', 'q'], { answer, change: { ...own, lostPid: null, ownsBroker: false, devices: ['SIM-1', 'SIM-2'] } })).err, /^The broker is gone; another one has taken its place, on SIM-1, SIM-2\.$/m);
-    t.equal((await finish(['run', 'tiny-facts', 'q', '-q'], { answer, change: own })).err, '');
+    t.match((await finish(['run', 'tiny-facts', 'q'], { answer, lost: { pid: 4711, graceMs: 30_000 } })).err, /^The broker \(pid 4711\) is gone; waiting up to 30\.0 s for it to come back\.$/m);
+    t.equal((await finish(['run', 'tiny-facts', 'q', '-q'], { answer, lost: { pid: null, graceMs: 1 }, change: own })).err, '');
   });
 
   t.test('shows thought on stderr when asked, and keeps the terminal safe', async (t) => {

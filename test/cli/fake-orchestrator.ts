@@ -1,6 +1,6 @@
 /** An orchestrator without processes: one card, models that take turns by least recent use, answers from a list. */
 import { LeaseholdError, parseBytes } from '../../protocol/index.js';
-import type { BrokerChange, OrchestratorOptions } from '../../src/orchestrator/options.js';
+import type { BrokerChange, BrokerLoss, OrchestratorOptions } from '../../src/orchestrator/options.js';
 import type { ExplainRecord, LeaseView, WaiterView } from '../../src/orchestrator/index.js';
 import type {
   CallOptions, GenerateInput, GenerateOptions, Generation, GenerationResult, LeaseholdEvent, LedgerState, NamedRecord, Orchestrator, ServedModel, Token,
@@ -27,6 +27,7 @@ export interface FakeSettings {
   readonly ledger?: Partial<Omit<LedgerState, 'leases' | 'waiting'>> & { readonly leases?: readonly LeaseView[]; readonly waiting?: readonly WaiterView[] };
   readonly records?: readonly ExplainRecord[];
   /** Told of before the first token. */
+  readonly lost?: BrokerLoss;
   readonly change?: BrokerChange;
   /** Told before the answer, as a broker with other cards would be. */
   readonly ignored?: LeaseholdError;
@@ -175,6 +176,7 @@ export class FakeOrchestrator implements Orchestrator {
   async *#run(model: string, input: GenerateInput, options: GenerateOptions, result: { resolve(value: GenerationResult): void; reject(error: unknown): void }): AsyncGenerator<Token> {
     try {
       if (this.#settings.failure !== undefined) throw this.#settings.failure;
+      if (this.#settings.lost !== undefined) this.options.onBrokerLost?.(this.#settings.lost);
       if (this.#settings.change !== undefined) this.options.onBrokerChange?.(this.#settings.change);
       if (this.#settings.ignored !== undefined) this.options.onIgnored?.(this.#settings.ignored);
       const wasResident = this.#resident.includes(this.#key(model));

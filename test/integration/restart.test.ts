@@ -1,6 +1,7 @@
 /** Brokers that are killed and started again, with real processes: workers, callers and holders live on, and whoever does not come back is ended with all that it started. */
 import t, { type Test } from 'tap';
 import { createOrchestrator, type HeldLease, type LedgerState, type ModelOptions, type Orchestrator, type OrchestratorOptions } from '../../src/index.js';
+import type { BrokerLoss } from '../../src/orchestrator/index.js';
 import { startHost, type Host } from './host-process.js';
 import { MiB, carriers, eager, engine, folder, keyOf, leaseOf, lives, quick, refusal, scripted, until, workerPid } from './support.js';
 
@@ -17,6 +18,8 @@ class Site {
   readonly boots: string[] = [];
   daemon!: Host;
   client!: Orchestrator;
+  /** Of which broker the client was told that it is gone. */
+  readonly lost: BrokerLoss[] = [];
 
   /** Ends what is left of killed daemons, after everything else. */
   private readonly after: (() => unknown)[] = [];
@@ -30,7 +33,7 @@ class Site {
     };
     const site = new Site(options);
     await site.start();
-    site.client = await createOrchestrator({ ...options, broker: 'attach' });
+    site.client = await createOrchestrator({ ...options, broker: 'attach', onBrokerLost: (loss) => { site.lost.push(loss); } });
     t.teardown(() => site.end());
     return site;
   }
@@ -90,6 +93,8 @@ t.test('kill -9 of the broker and a new start: a resident model answers as befor
   await until('the stream to run', () => tokens.count > 5);
 
   await site.kill();
+  await until('the client to be told', () => site.lost.length > 0);
+  t.strictSame(site.lost, [{ pid: site.daemon.child.pid, graceMs: 60_000 }]);
   const atDeath = tokens.count;
   await until('the stream to go on without a broker', () => tokens.count > atDeath + 20);
   const waiting = site.ask('tales');

@@ -1,6 +1,6 @@
 /** `leasehold run`: one question, its answer on stdout as it comes, what is going on on stderr. */
 import { LeaseholdError, type ChatMessage, type RequestClass } from '../../../protocol/index.js';
-import type { BrokerChange, OrchestratorOptions } from '../../orchestrator/options.js';
+import type { BrokerChange, BrokerLoss, OrchestratorOptions } from '../../orchestrator/options.js';
 import { tinyModels } from '../../orchestrator/shipped-models.js';
 import type { GenerateInput, GenerateOptions, Orchestrator } from '../../orchestrator/types.js';
 import { decimal, duration, seed, wholeNumber } from '../arguments.js';
@@ -8,6 +8,7 @@ import { stoppableOnceConfigured, withOrchestrator, type CommandContext } from '
 import { exitCodes } from '../exit-codes.js';
 import { writeJson } from '../report.js';
 import { createStatusLine, noStatusLine } from '../terminal/progress.js';
+import { formatMs } from '../terminal/size-format.js';
 import { writeAbove } from '../terminal/standing.js';
 import { createNames } from '../views/names.js';
 import { JsonAnswer, TextAnswer, summary } from './answer.js';
@@ -44,6 +45,7 @@ export async function run(context: CommandContext, args: readonly unknown[], opt
       name = called.name;
       return {
         ...called.options,
+        onBrokerLost: ({ pid, graceMs }: BrokerLoss) => { if (options.quiet !== true) tellAside(context, `The broker${pid === null ? '' : ` (pid ${pid})`} is gone; waiting up to ${formatMs(graceMs)} for it to come back.`); },
         onBrokerChange: (change: BrokerChange) => { if (options.quiet !== true) tellChange(context, change); },
         // What was typed is told with the other options that have no effect.
         onIgnored: ({ message }: LeaseholdError) => { if (options.quiet !== true && context.options.device === undefined) tellAside(context, message); },
