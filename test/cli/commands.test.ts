@@ -119,7 +119,8 @@ t.test('run', async (t) => {
     const { code, out, err, fake } = await finish(['run', 'tiny-facts', 'capital', 'of', 'France?', '-v'], { answer });
     t.strictSame([code, out], [0, 'Paris it is\n']);
     t.match(err, /^finding a worker for tiny-facts\nwaiting for room for tiny-facts: 1st in the queue; tiny-sums is being put away\nloading tiny-facts\nthinking\n/);
-    t.match(err, /5 prompt tokens, \d+ tokens, [\d.]+ tokens a second\nqueued 0 ms, load 120 ms, prefill 3 ms, generate 40 ms\nended by stop\n$/);
+    t.match(err, /5 prompt tokens, \d+ tokens, [\d.]+ tokens a second\nqueued 0 ms, load 120 ms, prefill 3 ms, generate 40 ms\nended by stop; leasehold explain boot-x9\n$/);
+    t.match((await finish(['run', 'tiny-facts', 'q', '-v', '--broker', 'own'], { answer })).err, /\nended by stop\n$/, 'a broker that ends with us explains nothing afterwards');
     t.strictSame(fake?.calls, [{ method: 'generate', args: ['tiny-facts', { messages: [{ role: 'user', content: 'capital of France?' }] }, {}] }]);
     t.match(fake, { closed: true, options: { broker: 'auto' } });
   });
@@ -221,7 +222,7 @@ t.test('run', async (t) => {
     t.strictSame([code, err], [0, '']);
     const lines = jsonLines(out);
     t.strictSame([...new Set(lines.map(({ event }) => event))], ['stage', 'token', 'end']);
-    t.match(lines.at(-1), { event: 'end', reason: 'stop', text: /Paris it is/, thought: /let me see/, usage: { promptTokens: 5 }, timings: { loadMs: 120 }, explain: null });
+    t.match(lines.at(-1), { event: 'end', reason: 'stop', text: /Paris it is/, thought: /let me see/, usage: { promptTokens: 5 }, timings: { loadMs: 120 }, explain: 'boot-x9' });
     t.match(lines.find(({ event }) => event === 'token'), { event: 'token', text: String, ids: [1], thought: true });
   });
 

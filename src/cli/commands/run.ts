@@ -140,5 +140,6 @@ async function answer(
   }
   const result = await generation.result();
   if (json) writeJson(io, { event: 'end', ...result });
-  else if (options.verbose === true) io.stderr.write(`${context.errorPalette.dim(summary(result))}\n`);
+  // A broker of our own ends with us, and its records with it: nobody could be asked about them.
+  else if (options.verbose === true) io.stderr.write(`${context.errorPalette.dim(summary(orchestrator.ownsBroker ? { ...result, explain: null } : result))}\n`);
 }

@@ -18,6 +18,7 @@ export class PlainView implements DemoView {
   #models: readonly ServedModel[] = [];
   readonly #active = new Map<number, Said>();
   #bar = '';
+  #toldOfSeveral = false;
 
   constructor(output: Output, palette: Palette) {
     this.#output = output;
@@ -36,6 +37,9 @@ export class PlainView implements DemoView {
 
   asked(turn: Turn): void {
     this.#active.set(turn.number, { turn, thought: '', text: '', status: null });
+    if (this.#active.size < 2 || this.#toldOfSeveral) return;
+    this.#toldOfSeveral = true;
+    this.#write(['From here on questions are asked at once and told in the order they end.', '']);
   }
 
   /** Only an answer's end is told here. */
