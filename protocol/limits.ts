@@ -35,6 +35,8 @@ export const defaultLimits = {
   tickIntervalMs: 250,
   /** A gap between two looks at the clock above this is our own lateness, and judges nobody (ADR 0012). */
   stallToleranceMs: 1_000,
+  /** How often a broker looks whether its socket, secret and locks are where they belong, and puts back what is not; a worker looks for its socket. */
+  stateCheckMs: 60_000,
 
   // Models
   /** What reading one file's header may take, the waiting for its bytes included. */

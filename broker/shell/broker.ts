@@ -15,6 +15,7 @@ import { monotonicUs } from '../../protocol/node/clock.js';
 import type { EngineCommand } from './engines.js';
 import { lockFile, type FileLock } from './file-lock.js';
 import { Holders } from './holders.js';
+import { Keeper } from './keeper.js';
 import { lastWords } from './last-words.js';
 import { silentLog, steadyLog, type Log } from './log.js';
 import { Loop } from './loop.js';
@@ -73,10 +74,10 @@ export interface Broker {
 export async function createBroker(options: BrokerOptions): Promise<Broker> {
   checkBrokerOptions(options);
   const limits = effectiveLimits(options.limits ?? {});
-  const state = openStateFolder(options.stateFolder ?? defaultStatePath());
-  const locks: FileLock[] = [lockFile(state.lockPath, { socket: state.socketPath })];
+  const locks: FileLock[] = [];
   let owned: readonly OwnedCard[] = [];
   try {
+    const state = openStateFolder(options.stateFolder ?? defaultStatePath(), ({ lockPath, socketPath }) => { locks.push(lockFile(lockPath, { socket: socketPath })); });
     owned = await options.discover(state.id);
     checkCards(owned.map(({ card }) => card.device));
     for (const { card } of owned) if (card.kind === 'gpu') locks.push(lockCard(card.device, state));
@@ -114,6 +115,8 @@ class RunningBroker implements Broker {
 
   readonly #options: BrokerOptions;
   readonly #owned: readonly OwnedCard[];
+  readonly #state: StateFolder;
+  /** Of the state folder, then of the cards. */
   readonly #locks: readonly FileLock[];
   readonly #log: Log;
   readonly #core: Core;
@@ -129,12 +132,14 @@ class RunningBroker implements Broker {
   readonly #resumes = new Resumes(this.bootId);
   readonly #desk: AdmissionDesk;
   #listener: Listener | null = null;
+  #keeper: Keeper | null = null;
   #closing: Promise<void> | null = null;
   #end: (why: LeaseholdError | null) => void = () => undefined;
 
   constructor(options: BrokerOptions, limits: Limits, state: StateFolder, owned: readonly OwnedCard[], locks: readonly FileLock[]) {
     this.#options = options;
     this.#owned = owned;
+    this.#state = state;
     this.#locks = locks;
     this.limits = limits;
     this.socketPath = state.socketPath;
@@ -163,6 +168,7 @@ class RunningBroker implements Broker {
     } catch (error) {
       this.#loop.stop();
       this.#sampler.stop();
+      this.#keeper?.stop();
       await this.#listener?.close();
       throw error;
     }
@@ -177,6 +183,7 @@ class RunningBroker implements Broker {
     const living = recallProcesses({ records, workers, holders, lives, log, feed: (event) => { this.#loop.feed(event); } });
     removeStaleDataSockets(this.stateFolder, living);
     this.#listener = await listen({ path: this.socketPath, onConnection: (stream) => { this.#desk.receive(stream); } });
+    this.#keeper = this.#createKeeper(this.#listener);
     this.#loop.start();
     this.#log.info({ bootId: this.bootId, socket: this.socketPath, cards: this.devices.map(({ device }) => device) }, 'broker started');
     return this;
@@ -202,6 +209,7 @@ class RunningBroker implements Broker {
 
   async #shutDown(why: LeaseholdError | null): Promise<void> {
     this.#desk.close();
+    this.#keeper?.stop();
     // Workers first, while they can still say that they give their cards back.
     for (const generation of [...this.#workers.generations()]) {
       this.#workers.terminate(generation, 'shutdown', this.limits.terminateGraceMs);
@@ -247,7 +255,11 @@ class RunningBroker implements Broker {
     log: { debug: (f, m) => { this.#log.debug(f, m); }, info: (f, m) => { this.#log.info(f, m); }, warn: (f, m) => { this.#log.warn(f, m); }, error: (f, m) => { this.#log.error(f, m); } },
     feed: (event) => { this.#loop.feed(event); },
     granting: (generation, device) => { this.#holders.granting(generation, device); },
-    spawn: (effect) => { this.#workers.spawn(effect.generation, effect.engine, effect.devices); },
+    spawn: (effect) => {
+      // It will look for our socket, and listen in our folder.
+      void this.#keeper?.look();
+      this.#workers.spawn(effect.generation, effect.engine, effect.devices);
+    },
     terminate: (effect) => { this.#workers.terminate(effect.generation, effect.cause, effect.graceMs); },
     typedEnd: (reason) => this.#workers.typedEnd(reason),
     closing: () => (this.#desk.closed ? shuttingDown() : null),
@@ -261,6 +273,25 @@ class RunningBroker implements Broker {
         : { type: 'placed', id: request, generation: worker, explain, ...admission });
     },
   });
+
+  #createKeeper(listener: Listener): Keeper {
+    const [lock, ...cardLocks] = this.#locks;
+    if (lock === undefined) throw new LeaseholdError('internal', { reason: 'a broker without the lock of its state' });
+    return new Keeper({
+      state: this.#state, lock, cardLocks, listener, everyMs: this.limits.stateCheckMs, log: this.#log,
+      publish: (name, data) => { this.#publish(name, data); },
+      onOutlived: (error) => { this.#endFor(error); },
+    });
+  }
+
+  #publish(name: string, data: Readonly<Record<string, unknown>>): void {
+    for (const session of this.#sessions) session.subscription?.publish(name, data);
+  }
+
+  #endFor(error: LeaseholdError): void {
+    this.#log.error({ code: error.code, reason: error.message }, 'the broker ends by itself');
+    this.#closing ??= this.#shutDown(error);
+  }
 
   #createWorkers(): Workers {
     return new Workers({
@@ -282,7 +313,7 @@ class RunningBroker implements Broker {
         this.#holders.forget(generation);
         if (identity !== null) this.#cardDesk.gone(identity.pid);
         const facts = { generation, how: obituary.how, lastLines: lastWords(obituary.lastLines) };
-        for (const session of this.#sessions) session.subscription?.publish('obituary', facts);
+        this.#publish('obituary', facts);
       },
     });
   }

@@ -3,13 +3,18 @@
  * by FFI, so no stale lock is ever taken over by guessing. The file says who
  * holds it, for the one who is refused.
  */
-import { closeSync, constants, fstatSync, ftruncateSync, lstatSync, writeSync } from 'node:fs';
+import { closeSync, constants, fstatSync, ftruncateSync, futimesSync, lstatSync, writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { LeaseholdError } from '../../protocol/index.js';
 import { openPrivate, readPrivate, writing } from './private-file.js';
 
 export interface FileLock {
   readonly path: string;
+  /**
+   * The lock is on a file, and whoever comes looks for it by its path: where the file is there no longer it is made and locked
+   * again, and true returned. Throws `broker_running` when another holds what is there by now, or as `lockFile` does.
+   */
+  keep(): boolean;
   release(): void;
 }
 
@@ -21,6 +26,12 @@ const textBytesMax = 16 * 1024;
 
 /** Takes the lock or throws: `broker_running`, naming the holder; `config_unreadable` for anything but a file of ours; `state_unwritable`. `about` is written into it. */
 export function lockFile(path: string, about: Readonly<Record<string, string>> = {}): FileLock {
+  const text = JSON.stringify({ pid: process.pid, started: new Date().toISOString(), ...about }) + '\n';
+  return new HeldLock(path, text, locked(path, text));
+}
+
+/** The descriptor of the locked file, which says `text` of its holder. */
+function locked(path: string, text: string): number {
   for (;;) {
     const file = openPrivate(path, constants.O_RDWR | constants.O_CREAT);
     if (!tryLock(file)) {
@@ -33,16 +44,44 @@ export function lockFile(path: string, about: Readonly<Record<string, string>> =
       closeSync(file);
       continue;
     }
-    sign(file, path, about);
-    return { path, release: () => { closeSync(file); } };
+    sign(file, path, text);
+    return file;
   }
 }
 
-function sign(file: number, path: string, about: Readonly<Record<string, string>>): void {
+class HeldLock implements FileLock {
+  readonly path: string;
+  readonly #text: string;
+  #file: number;
+
+  constructor(path: string, text: string, file: number) {
+    this.path = path;
+    this.#text = text;
+    this.#file = file;
+  }
+
+  keep(): boolean {
+    if (isSameFile(this.#file, this.path)) {
+      // What sweeps temporary folders goes by age.
+      futimesSync(this.#file, new Date(), new Date());
+      return false;
+    }
+    const file = locked(this.path, this.#text);
+    closeSync(this.#file);
+    this.#file = file;
+    return true;
+  }
+
+  release(): void {
+    closeSync(this.#file);
+  }
+}
+
+function sign(file: number, path: string, text: string): void {
   try {
     writing(path, () => {
       ftruncateSync(file);
-      writeSync(file, JSON.stringify({ pid: process.pid, started: new Date().toISOString(), ...about }) + '\n', 0);
+      writeSync(file, text, 0);
     });
   } catch (error) {
     closeSync(file);

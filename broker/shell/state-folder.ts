@@ -2,18 +2,20 @@
  * One 0700 folder holds what a broker needs on disk: its socket, its secret,
  * its lock. It lives in the runtime directory, short enough for socket paths.
  */
-import { createHash, randomBytes } from 'node:crypto';
-import { chmodSync, closeSync, constants, fsyncSync, linkSync, lstatSync, mkdirSync, readdirSync, rmSync, writeSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { chmodSync, lstatSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { LeaseholdError } from '../../protocol/index.js';
-import { checkSocketPath, createSecret } from '../../protocol/node/index.js';
-import { isMissing, openPrivate, readPrivate, unreadable, writing } from './private-file.js';
+import { checkSocketPath } from '../../protocol/node/index.js';
+import { isMissing, unreadable, writing } from './private-file.js';
+import { openSecret, readSecret } from './secret-file.js';
 
 export interface StateFolder {
   readonly path: string;
   readonly socketPath: string;
   readonly lockPath: string;
+  readonly secretPath: string;
   /** 64 hex digits, made once; the HMAC key of every proof. Never logged, never in an environment. */
   readonly secret: string;
   /** Short and stable for this folder; part of simulated cards' ids, so that two folders' cards never clash (D9). */
@@ -32,48 +34,47 @@ export function cardLocksPath(): string {
   return join(perUserFolder(), 'cards');
 }
 
-const secretName = 'secret';
-
 /** As long as the name of a worker's socket gets: `<boot id>-w<n>.sock`. */
 const longestSocketName = `${'0'.repeat(12)}-w${'0'.repeat(9)}.sock`;
 
 /**
- * Opens (and on first use makes) the folder and its secret. Throws `config_unreadable` for a folder or a secret that is not
- * ours or not what it should be, `state_unwritable` where none can be made, `socket_path_too_long` for one in which not every socket could have its name: before anything is made (B181).
+ * Opens (and on first use makes) the folder, then calls `lock` with the paths in it, then opens (or makes) its secret: who is
+ * refused the lock leaves no secret that the one who has it does not know. Throws `config_unreadable` for a folder or a secret
+ * that is not ours or not what it should be, `state_unwritable` where none can be made, `socket_path_too_long` for one in which
+ * not every socket could have its name: before anything is made (B181).
  */
-export function openStateFolder(given: string): StateFolder {
+export function openStateFolder(given: string, lock: (paths: StatePaths) => void = () => undefined): StateFolder {
   // Workers are told paths in it, and outlive whoever's working folder it was relative to.
-  const path = resolve(given);
-  checkSocketPath(join(path, longestSocketName));
-  makePrivateFolder(path);
-  return folderOf(path, openSecret(join(path, secretName)));
+  const { longestSocketPath, ...paths } = stateNames(resolve(given));
+  checkSocketPath(longestSocketPath);
+  makePrivateFolder(paths.path);
+  lock(paths);
+  return { ...paths, secret: openSecret(paths.secretPath) };
 }
 
 /** A running broker's folder as it is; null when there is none, or none with a secret. Makes nothing. */
 export function readStateFolder(path: string): StateFolder | null {
-  checkSocketPath(join(path, longestSocketName));
+  const { longestSocketPath, ...paths } = stateNames(path);
+  checkSocketPath(longestSocketPath);
   try {
     checkPrivate(path);
   } catch (error) {
     if (isMissing(error)) return null;
     throw error;
   }
-  const secret = readSecret(join(path, secretName));
-  return secret === null ? null : folderOf(path, secret);
+  const secret = readSecret(paths.secretPath);
+  return secret === null ? null : { ...paths, secret };
 }
 
-function folderOf(path: string, secret: string): StateFolder {
-  const { socketPath, lockPath, id } = stateNames(path);
-  return { path, socketPath, lockPath, secret, id };
-}
+export type StatePaths = Omit<StateFolder, 'secret'>;
 
 /** What is called what in a state folder; looks at nothing. */
-export function stateNames(path: string): Omit<StateFolder, 'secret'> & { readonly secretPath: string; readonly longestSocketPath: string } {
+export function stateNames(path: string): StatePaths & { readonly longestSocketPath: string } {
   return {
     path,
     socketPath: process.platform === 'win32' ? `\\\\.\\pipe\\leasehold-${folderId(path)}` : join(path, 'broker.sock'),
     lockPath: join(path, 'broker.lock'),
-    secretPath: join(path, secretName),
+    secretPath: join(path, 'secret'),
     longestSocketPath: join(path, longestSocketName),
     id: folderId(path),
   };
@@ -116,54 +117,6 @@ function checkPrivate(path: string): void {
   } catch (error) {
     if (isMissing(error)) throw error;
     throw LeaseholdError.from(error, 'config_unreadable', { path });
-  }
-}
-
-/** 64 digits and the end of a line, whichever. */
-const secretBytesMax = 66;
-
-/** Null when there is none. */
-function readSecret(path: string): string | null {
-  const text = readPrivate(path, secretBytesMax);
-  if (text === null) return null;
-  const secret = text.trim();
-  if (/^[0-9a-f]{64}$/.test(secret)) return secret;
-  throw unreadable(path, 'it does not hold 64 hex digits; remove it while no broker runs, and a new one is made');
-}
-
-/**
- * The secret is written whole to a file of its own and then linked into place:
- * of two first starts at once exactly one link succeeds and both read the same.
- */
-function openSecret(path: string): string {
-  for (let attempt = 0; attempt < 3; attempt++) {
-    const secret = readSecret(path);
-    if (secret !== null) return secret;
-    writing(path, () => writeSecret(path));
-  }
-  throw unreadable(path, 'it vanishes as soon as it is written');
-}
-
-function writeSecret(path: string): void {
-  const fresh = `${path}.${randomBytes(8).toString('hex')}`;
-  const file = openPrivate(fresh, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL);
-  try {
-    fillSecret(file);
-    linkSync(fresh, path);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-  } finally {
-    rmSync(fresh, { force: true });
-  }
-}
-
-function fillSecret(file: number): void {
-  try {
-    const text = `${createSecret()}\n`;
-    if (writeSync(file, text) !== text.length) throw new Error('the disk took only a part of it');
-    fsyncSync(file);
-  } finally {
-    closeSync(file);
   }
 }
 

@@ -37,6 +37,10 @@ export const closedHere = 'closed here';
 
 export interface Listener {
   readonly path: string;
+  /** What is at its path now: its own socket, none, or something else. Always `own` where sockets are not in the file system. */
+  readonly place: 'own' | 'missing' | 'other';
+  /** Listens anew at its path, where there must be nothing; who is connected stays so. Rejects as `listen` does, and goes on as before. */
+  renew(): Promise<void>;
   /** Stops listening and destroys its connections; resolves when the path is gone. */
   close(): Promise<void>;
   unref(): void;

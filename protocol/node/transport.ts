@@ -14,7 +14,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { chmodSync, lstatSync, renameSync, rmSync } from 'node:fs';
-import type { Socket } from 'node:net';
+import type { Server as NetServer, Socket } from 'node:net';
 import { isMainThread } from 'node:worker_threads';
 import { IPCModule } from 'node-ipc';
 import { LeaseholdError } from '../errors.js';
@@ -46,23 +46,92 @@ const aliveTimeoutMs = 2_000;
  * the lock), `socket_path_too_long`, or `listen_failed`.
  */
 export async function listen(options: ListenOptions): Promise<Listener> {
+  const held = new Connections();
+  return new SocketListener(options, held, await bound(options, held));
+}
+
+/** One socket in the file system, and whoever accepts on it. */
+interface Bound {
+  readonly server: Server;
+  readonly net: NetServer;
+  /** Null where the platform has none in the file system. */
+  readonly inode: string | null;
+}
+
+async function bound(options: ListenOptions, held: Connections): Promise<Bound> {
   checkSocketPath(options.path);
   const ipc = quietIpc();
   ipc.serve(socketAddress(options.path));
   const server = ipc.server;
   if (server === false) throw new LeaseholdError('internal', { reason: 'node-ipc made no server' });
-  const held = new Connections();
-  let connections = 0;
   server.on('connect', (socket) => {
     // Its own listener would decode; its listeners for `close` and `error` keep its list and stay.
     socket.removeAllListeners('data');
     Reflect.deleteProperty(socket, 'setEncoding');
-    held.add(socket);
-    const name = `${options.path}#${String(++connections)}`;
+    const name = `${options.path}#${String(held.add(socket))}`;
     options.onConnection(socketStream(socket, name, options.flushTimeoutMs ?? defaultLimits.flushTimeoutMs));
   });
   await started(server, options.path);
-  return listenerOf(server, held, options.path, inodeOf(options.path));
+  if (server.server === false) throw new LeaseholdError('internal', { reason: 'node-ipc did not listen' });
+  return { server, net: server.server, inode: inodeOf(options.path) };
+}
+
+class SocketListener implements Listener {
+  readonly path: string;
+  readonly #options: ListenOptions;
+  readonly #held: Connections;
+  #bound: Bound;
+  #renewing: Promise<void> | null = null;
+  #closing: Promise<void> | null = null;
+  #unrefed = false;
+
+  constructor(options: ListenOptions, held: Connections, bound: Bound) {
+    this.path = options.path;
+    this.#options = options;
+    this.#held = held;
+    this.#bound = bound;
+  }
+
+  get place(): 'own' | 'missing' | 'other' {
+    const { inode } = this.#bound;
+    if (inode === null || this.#closing !== null) return 'own';
+    const now = inodeOf(this.path);
+    return now === null ? 'missing' : now === inode ? 'own' : 'other';
+  }
+
+  renew(): Promise<void> {
+    if (this.#closing !== null) return Promise.resolve();
+    this.#renewing ??= this.#renew().finally(() => { this.#renewing = null; });
+    return this.#renewing;
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  unref(): void {
+    this.#unrefed = true;
+    this.#bound.net.unref();
+    this.#held.unrefAll();
+  }
+
+  /** Whoever connected by the old socket stays: it only hears nobody new. */
+  async #renew(): Promise<void> {
+    const before = this.#bound;
+    this.#bound = await bound(this.#options, this.#held);
+    if (this.#unrefed) this.#bound.net.unref();
+    sparing(this.path, before.inode, () => before.server.stop());
+  }
+
+  async #close(): Promise<void> {
+    if (this.#renewing !== null) await this.#renewing.catch(() => undefined);
+    const { net, server, inode } = this.#bound;
+    const closed = new Promise<void>((resolve) => { net.once('close', () => { resolve(); }); });
+    sparing(this.path, inode, () => server.stop());
+    this.#held.destroyAll();
+    await closed;
+  }
 }
 
 type Server = Exclude<IPCModule['server'], false>;
@@ -114,26 +183,6 @@ async function listenError(error: unknown, path: string): Promise<LeaseholdError
   return new LeaseholdError('socket_in_use', { path, state }, { cause: error });
 }
 
-function listenerOf(server: Server, held: Connections, path: string, inode: string | null): Listener {
-  const net = server.server;
-  if (net === false) throw new LeaseholdError('internal', { reason: 'node-ipc did not listen' });
-  let closing: Promise<void> | null = null;
-  const close = (): Promise<void> =>
-    new Promise((resolve) => {
-      net.once('close', () => resolve());
-      sparing(path, inode, () => server.stop());
-      held.destroyAll();
-    });
-  return {
-    path,
-    close: () => (closing ??= close()),
-    unref: () => {
-      net.unref();
-      held.unrefAll();
-    },
-  };
-}
-
 /**
  * Closing a listener removes whatever lies at its path. When that is not its socket any more (it was deleted, and somebody
  * else listens there now), it is out of the way for that moment: the removal happens within the call.
@@ -169,12 +218,15 @@ function inodeOf(path: string): string | null {
 /** The open connections of one listener. */
 class Connections {
   readonly #sockets = new Set<Socket>();
+  #accepted = 0;
   #unrefed = false;
 
-  add(socket: Socket): void {
+  /** The how many-th it is. */
+  add(socket: Socket): number {
     this.#sockets.add(socket);
     socket.once('close', () => this.#sockets.delete(socket));
     if (this.#unrefed) socket.unref();
+    return ++this.#accepted;
   }
 
   destroyAll(): void {

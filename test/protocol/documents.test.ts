@@ -48,7 +48,11 @@ t.test('every event that the broker publishes is listed with the fields that it 
     const [, name = '', fields = ''] = row.split('|');
     return [name.trim().slice(1, -1), [...fields.matchAll(/`(\w+)`/g)].map(([, field]) => field ?? '')];
   }));
-  const published = new Map<string, Set<string>>([['obituary', new Set(['generation', 'how', 'lastLines'])]]);
+  const published = new Map<string, Set<string>>([
+    ['obituary', new Set(['generation', 'how', 'lastLines'])],
+    ['state_restored', new Set(['what', 'path'])], ['state_lost', new Set(['what', 'path', 'code', 'reason'])],
+  ]);
+  const ofShell = [...published.keys()];
   const names = [...(/type PublishedName =([^;]*);/.exec(read('broker/core/effects.ts'))?.[1] ?? '').matchAll(/'(\w+)'/g)].map(([, name]) => name ?? '');
   for (const file of readdirSync(join(root, 'broker/core')).filter((name) => name.endsWith('.ts'))) {
     for (const [, which = '', fields = ''] of read(`broker/core/${file}`).matchAll(/publish\(core, ([^{]*)\{([^}]*)/g)) {
@@ -56,7 +60,9 @@ t.test('every event that the broker publishes is listed with the fields that it 
       for (const [, name = ''] of which.matchAll(/'(\w+)'/g)) if (names.includes(name)) published.set(name, new Set([...published.get(name) ?? [], ...keys]));
     }
   }
-  t.strictSame([...published.keys()].sort(), [...names, 'obituary'].sort(), 'each is published somewhere');
+  t.strictSame([...published.keys()].sort(), [...names, ...ofShell].sort(), 'each is published somewhere');
+  const shell = readdirSync(join(root, 'broker/shell')).map((name) => read(`broker/shell/${name}`)).join('');
+  for (const name of ofShell) t.match(shell, new RegExp(`ublish\\('${name}', `));
   t.strictSame([...listed.keys()].sort(), [...published.keys()].sort());
   for (const [name, fields] of published) t.strictSame([...listed.get(name) ?? []].sort(), [...fields].sort(), name);
 });

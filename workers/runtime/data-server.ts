@@ -28,13 +28,28 @@ export class DataServer {
   readonly #waiting = new Set<Caller>();
   readonly #callers = new Set<Caller>();
   #listener: Listener | null = null;
+  #checks: NodeJS.Timeout | null = null;
 
   constructor(options: DataServerOptions) {
     this.#options = options;
   }
 
   async listen(path: string): Promise<void> {
-    this.#listener = await listen({ path, onConnection: (stream) => { this.accept(stream); } });
+    const listener = this.#listener = await listen({ path, onConnection: (stream) => { this.accept(stream); } });
+    this.#checks = setInterval(() => { void this.#keep(listener); }, this.#options.limits.stateCheckMs);
+    this.#checks.unref();
+  }
+
+  /** Whoever tidies up temporary files may take the socket; without it no new caller finds its way here. */
+  async #keep(listener: Listener): Promise<void> {
+    const { path, place } = listener;
+    if (place === 'own') return;
+    try {
+      await listener.renew();
+      this.#options.log('the data socket was gone and has been put back', { path });
+    } catch (error) {
+      this.#options.log('the data socket is gone and cannot be put back', { path, reason: LeaseholdError.from(error).message });
+    }
   }
 
   /** Takes a fresh connection; nobody until its ticket has been checked. */
@@ -57,6 +72,7 @@ export class DataServer {
   }
 
   async close(): Promise<void> {
+    if (this.#checks !== null) clearInterval(this.#checks);
     for (const caller of [...this.#waiting, ...this.#callers]) caller.end();
     await this.#listener?.close();
   }
