@@ -21,6 +21,8 @@ export const defaultLimits = {
   openRequestsPerSessionMax: 1_024,
   /** Bytes queued for one peer that does not read; above it, that peer is cut off. */
   outgoingBytesMax: 16 * 1024 * 1024,
+  /** Bytes held for all peers together, unread ones and frames that have not come whole; above it whoever has most is cut off, workers last. On a worker: for all its callers. */
+  heldTotalBytesMax: 256 * 1024 * 1024,
   /** How long a connection that is being closed may take to hand over what was sent before. */
   flushTimeoutMs: 5_000,
   /** Events queued for one slow subscriber; above it the oldest are dropped and counted. */
@@ -196,6 +198,7 @@ export interface LimitRelation {
 export const limitRelations: readonly LimitRelation[] = [
   relation(['preAuthFrameBytesMax', 'frameBytesMax'], 'preAuthFrameBytesMax <= frameBytesMax', (l) => l.preAuthFrameBytesMax <= l.frameBytesMax),
   relation(['frameBytesMax', 'outgoingBytesMax'], 'frameBytesMax <= outgoingBytesMax', (l) => l.frameBytesMax <= l.outgoingBytesMax),
+  relation(['outgoingBytesMax', 'heldTotalBytesMax'], 'outgoingBytesMax <= heldTotalBytesMax', (l) => l.outgoingBytesMax <= l.heldTotalBytesMax),
   relation(['heartbeatMissesMax'], 'heartbeatMissesMax >= 3', (l) => l.heartbeatMissesMax >= 3),
   relation(['tickIntervalMs', 'stallToleranceMs'], 'tickIntervalMs * 2 <= stallToleranceMs', (l) => l.tickIntervalMs * 2 <= l.stallToleranceMs),
   relation(['heartbeatIntervalMs', 'heartbeatMissesMax', 'stallToleranceMs'], 'stallToleranceMs < heartbeatIntervalMs * heartbeatMissesMax', (l) => l.stallToleranceMs < l.heartbeatIntervalMs * l.heartbeatMissesMax),
@@ -216,6 +219,7 @@ const minimums: Readonly<Partial<Record<LimitName, number>>> = {
   preAuthFrameBytesMax: 1_024,
   frameBytesMax: 1_024,
   outgoingBytesMax: 1_024,
+  heldTotalBytesMax: 1_024,
   // A grant and its confirmation cross the wire once each way.
   grantConfirmMs: 100,
   cardLostGraceMs: 0,

@@ -3,7 +3,7 @@
  * little time, few of them, and a rejected one costs the genuine one nothing.
  */
 import { LeaseholdError, protocolVersion, type ControlMessage, type Limits } from '../../protocol/index.js';
-import { openChannel, type ByteStream, type Channel } from '../../protocol/node/index.js';
+import { HeldTotal, openChannel, type ByteStream, type Channel } from '../../protocol/node/index.js';
 
 type Hello = Extract<ControlMessage, { type: 'hello' }>;
 
@@ -21,6 +21,7 @@ export interface Resident {
 export class AdmissionDesk {
   readonly #limits: Limits;
   readonly #desk: Desk;
+  readonly #total: HeldTotal;
   /** Not yet admitted, oldest first. */
   readonly #waiting = new Set<Channel<'control'>>();
   #closed = false;
@@ -28,6 +29,7 @@ export class AdmissionDesk {
   constructor(limits: Limits, desk: Desk) {
     this.#limits = limits;
     this.#desk = desk;
+    this.#total = new HeldTotal(limits.heldTotalBytesMax);
   }
 
   /** Takes a fresh connection. The channel itself allows it only small frames and helloTimeoutMs until it is welcomed. */
@@ -37,6 +39,7 @@ export class AdmissionDesk {
       plane: 'control',
       side: 'broker',
       limits: this.#limits,
+      total: this.#total,
       handlers: {
         onMessage: (message) => {
           if (resident !== null) resident.onMessage(message);

@@ -64,6 +64,7 @@ export class Reception implements Desk {
     const identity = { pid, startTime: this.#options.startTimeOf(pid) };
     const { generation, threads, devices, isBack } = hello.role === 'worker' ? this.#admitWorker(hello, pid) : this.#admitPeer(hello, identity);
     const session: Session = { generation, role: hello.role, name: hello.name, channel, commands: new Map(), subscription: null, announcedSeq: 0, identity };
+    channel.spared = hello.role === 'worker';
     this.#options.sessions.add(session);
     this.#welcome(session, hello, threads, devices);
     this.#opened(session, hello.role, devices.map(({ device }) => device), isBack);

@@ -18,6 +18,7 @@ export class BodyReader {
   /** Bodies that have come, and the first of them that was not handed out. */
   #bodies: Uint8Array[] = [];
   #next = 0;
+  #waitingBytes = 0;
   #state: 'reading' | 'yielding' | 'paused' | 'stopped' = 'reading';
 
   constructor(bodyBytesMax: number, events: BodyReaderEvents) {
@@ -27,6 +28,11 @@ export class BodyReader {
 
   get reading(): boolean {
     return this.#state === 'reading';
+  }
+
+  /** What has come and is not handed out. */
+  get heldBytes(): number {
+    return this.#decoder.heldBytes + this.#waitingBytes;
   }
 
   get paused(): boolean {
@@ -39,7 +45,10 @@ export class BodyReader {
 
   push(chunk: Uint8Array): void {
     if (this.#state === 'stopped') return;
-    for (const body of this.#decoder.push(chunk)) this.#bodies.push(body);
+    for (const body of this.#decoder.push(chunk)) {
+      this.#bodies.push(body);
+      this.#waitingBytes += body.length;
+    }
     this.#handOut();
   }
 
@@ -87,7 +96,11 @@ export class BodyReader {
 
   #handOut(): void {
     // Looked at anew each time: handing one out may change it, and may hand out those after it.
-    while (this.reading && this.#next < this.#bodies.length) this.#events.onBody(this.#bodies[this.#next++] as Uint8Array);
+    while (this.reading && this.#next < this.#bodies.length) {
+      const body = this.#bodies[this.#next++] as Uint8Array;
+      this.#waitingBytes -= body.length;
+      this.#events.onBody(body);
+    }
     if (this.#next < this.#bodies.length) return;
     this.#forget();
     if (this.reading && this.#decoder.fault !== null) this.#events.onFault(this.#decoder.fault);
@@ -96,5 +109,6 @@ export class BodyReader {
   #forget(): void {
     this.#bodies = [];
     this.#next = 0;
+    this.#waitingBytes = 0;
   }
 }

@@ -48,6 +48,8 @@ export interface Channel<P extends Plane> {
   nextId(): number;
   /** Bytes sent and not yet taken by the peer. */
   readonly unsentBytes: number;
+  /** Where what is held for all peers is limited: others are cut off before this one. Default false. */
+  spared: boolean;
   onDrain(listener: () => void): void;
   /** After authentication: the frame limit goes up. */
   setFrameBytesMax(bytes: number): void;

@@ -20,6 +20,7 @@ import { BodyReader } from './body-reader.js';
 import type { Channel, ChannelHandlers, RequestOptions, WithoutId } from './channel-types.js';
 import { createCodec } from './codec.js';
 import { FrameWriter } from './frame-writer.js';
+import type { HeldTotal, Holding } from './held-total.js';
 import { OpenRequests } from './open-requests.js';
 import { closedByPeer, type ByteStream } from './stream.js';
 import { errorMessage } from './wire-error.js';
@@ -39,6 +40,8 @@ export interface ChannelOptions<P extends Plane> {
   readonly handlers: ChannelHandlers<P>;
   /** For errors and logs; default: the stream's. */
   readonly name?: string;
+  /** What is held for it counts there; the sum may cut it off. */
+  readonly total?: HeldTotal;
 }
 
 /** Begins reading at once. On a listening side a peer that has not been greeted within helloTimeoutMs is closed with `hello_timeout`. */
@@ -46,9 +49,10 @@ export function openChannel<P extends Plane>(stream: ByteStream, options: Channe
   return new StreamChannel(stream, options);
 }
 
-class StreamChannel<P extends Plane> implements Channel<P> {
+class StreamChannel<P extends Plane> implements Channel<P>, Holding {
   readonly plane: P;
   readonly name: string;
+  spared = false;
   readonly #stream: ByteStream;
   readonly #limits: ChannelLimits;
   readonly #handlers: ChannelHandlers<P>;
@@ -69,7 +73,7 @@ class StreamChannel<P extends Plane> implements Channel<P> {
   readonly #holds = new Set<object>();
   #helloTimer: NodeJS.Timeout | null = null;
 
-  constructor(stream: ByteStream, { plane, side, limits, handlers, name }: ChannelOptions<P>) {
+  constructor(stream: ByteStream, { plane, side, limits, handlers, name, total }: ChannelOptions<P>) {
     this.plane = plane;
     this.name = name ?? stream.name;
     this.#stream = stream;
@@ -77,15 +81,22 @@ class StreamChannel<P extends Plane> implements Channel<P> {
     this.#handlers = handlers;
     this.#session = new Session(plane, side);
     this.#asked = new OpenRequests((id) => this.#sendCancel(id), () => this.#weigh());
-    this.#writer = new FrameWriter(stream, this.#codec, { bodyBytesMax: limits.frameBytesMax, outgoingBytesMax: limits.outgoingBytesMax });
+    this.#writer = new FrameWriter(stream, this.#codec, { bodyBytesMax: limits.frameBytesMax, outgoingBytesMax: limits.outgoingBytesMax }, total);
     // The side that dials knows where it went; only the one that listens must beware before it knows who came.
     this.#reader = new BodyReader(this.#session.listens ? limits.preAuthFrameBytesMax : limits.frameBytesMax, {
       onBody: (body) => this.#take(body),
       onFault: (fault) => this.destroy(fault),
     });
     if (this.#session.listens) this.#awaitHello(limits.helloTimeoutMs);
-    stream.onClose((reason) => this.#streamClosed(reason));
-    stream.onData((chunk) => this.#reader.push(chunk));
+    const leave = total?.join(this);
+    stream.onClose((reason) => {
+      leave?.();
+      this.#streamClosed(reason);
+    });
+    stream.onData((chunk) => {
+      this.#reader.push(chunk);
+      total?.took(chunk.length);
+    });
   }
 
   get open(): boolean {
@@ -102,6 +113,10 @@ class StreamChannel<P extends Plane> implements Channel<P> {
 
   get unsentBytes(): number {
     return this.#stream.unsentBytes;
+  }
+
+  get heldBytes(): number {
+    return this.#stream.unsentBytes + this.#reader.heldBytes;
   }
 
   nextId(): number {
@@ -176,6 +191,14 @@ class StreamChannel<P extends Plane> implements Channel<P> {
     else this.#stream.endNow();
     // Not from within the call: whoever calls may be in the middle of something.
     queueMicrotask(() => this.#tellClosed());
+  }
+
+  /** Also when it has ended and only hands over what was sent: that is held, too. */
+  cutOff(error: LeaseholdError): void {
+    const wasOpen = this.open;
+    if (wasOpen) this.#finish(error);
+    this.#stream.destroy();
+    if (wasOpen) queueMicrotask(() => this.#tellClosed());
   }
 
   unref(): void {
@@ -320,9 +343,7 @@ class StreamChannel<P extends Plane> implements Channel<P> {
     const fault = this.#writer.write(message);
     if (fault === null) this.#advanceOnSent(message);
     if (fault?.code !== 'peer_too_slow') return fault;
-    this.#finish(fault);
-    this.#stream.destroy();
-    queueMicrotask(() => this.#tellClosed());
+    this.cutOff(fault);
     return null;
   }
 

@@ -2,17 +2,20 @@
 import { LeaseholdError } from '../errors.js';
 import { frameHeaderBytes } from '../frame.js';
 import type { Codec } from './codec.js';
+import type { HeldTotal } from './held-total.js';
 import type { ByteStream } from './stream.js';
 
 export class FrameWriter {
   readonly #stream: ByteStream;
   readonly #codec: Codec;
   readonly #outgoingBytesMax: number;
+  readonly #total: HeldTotal | undefined;
   #bodyBytesMax: number;
 
-  constructor(stream: ByteStream, codec: Codec, limits: { readonly bodyBytesMax: number; readonly outgoingBytesMax: number }) {
+  constructor(stream: ByteStream, codec: Codec, limits: { readonly bodyBytesMax: number; readonly outgoingBytesMax: number }, total?: HeldTotal) {
     this.#stream = stream;
     this.#codec = codec;
+    this.#total = total;
     this.#bodyBytesMax = limits.bodyBytesMax;
     this.#outgoingBytesMax = limits.outgoingBytesMax;
   }
@@ -39,6 +42,7 @@ export class FrameWriter {
     const bytes = this.#stream.unsentBytes + frame.length;
     if (bytes > this.#outgoingBytesMax) return new LeaseholdError('peer_too_slow', { bytes, limitBytes: this.#outgoingBytesMax });
     this.#stream.write(frame);
+    this.#total?.took(frame.length);
     return null;
   }
 }

@@ -4,6 +4,7 @@ export * from './channel.js';
 export type * from './channel-types.js';
 export * from './clock.js';
 export * from './codec.js';
+export * from './held-total.js';
 export * from './memory.js';
 export * from './peer-credentials.js';
 export * from './socket-path.js';

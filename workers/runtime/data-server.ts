@@ -4,7 +4,7 @@
  * connection. A caller that stops reading stops only its own calls.
  */
 import { LeaseholdError, type DataMessage, type Limits } from '../../protocol/index.js';
-import { errorMessage, listen, openChannel, verifyTicket, type ByteStream, type Channel, type Listener } from '../../protocol/node/index.js';
+import { HeldTotal, errorMessage, listen, openChannel, verifyTicket, type ByteStream, type Channel, type Listener } from '../../protocol/node/index.js';
 import type { Call, CallRequest } from './call.js';
 import { nowUs } from './clock.js';
 import type { CallerLink } from './outbox.js';
@@ -27,11 +27,13 @@ export class DataServer {
   readonly #options: DataServerOptions;
   readonly #waiting = new Set<Caller>();
   readonly #callers = new Set<Caller>();
+  readonly #total: HeldTotal;
   #listener: Listener | null = null;
   #checks: NodeJS.Timeout | null = null;
 
   constructor(options: DataServerOptions) {
     this.#options = options;
+    this.#total = new HeldTotal(options.limits.heldTotalBytesMax);
   }
 
   async listen(path: string): Promise<void> {
@@ -56,6 +58,7 @@ export class DataServer {
   accept(stream: ByteStream): void {
     const caller: Caller = new Caller(stream, {
       ...this.#options,
+      total: this.#total,
       onOpened: () => {
         this.#waiting.delete(caller);
         this.#callers.add(caller);
@@ -79,6 +82,7 @@ export class DataServer {
 }
 
 interface CallerOptions extends DataServerOptions {
+  readonly total: HeldTotal;
   readonly onOpened: () => void;
   readonly onClosed: () => void;
 }
@@ -96,6 +100,7 @@ class Caller implements CallerLink {
       plane: 'data',
       side: 'worker',
       limits: options.limits,
+      total: options.total,
       handlers: {
         onMessage: (message) => { this.#take(message); },
         onClose: (error) => { this.#closed(error); },
