@@ -20,6 +20,9 @@ import { frameHeaderBytes, writeLength } from '../frame.js';
  */
 const { Packr, RESERVE_START_SPACE, Unpackr } = plain as unknown as typeof Msgpackr;
 
+/** As large as the library's own; frames that find room in it share one. */
+const slabBytes = 8 * 1024;
+
 export interface Codec {
   /** A whole frame: length and body. Lone surrogates in strings become U+FFFD. Throws `input_invalid` for what has no place on the wire. */
   encode(message: object): Uint8Array;
@@ -30,6 +33,14 @@ export interface Codec {
 /** One for each connection: nothing that one peer sends touches the reading of another's frames. */
 export function createCodec(): Codec {
   const packr = new Packr({ useRecords: false, variableMapSize: true });
+  /**
+   * For a large message the library makes its memory many times larger, goes on in it, and makes the next as large: a
+   * frame of a hundred bytes that nobody reads would keep megabytes from being freed.
+   */
+  const alone = (frame: Uint8Array): Uint8Array => {
+    packr.useBuffer(Buffer.allocUnsafeSlow(slabBytes));
+    return Uint8Array.prototype.slice.call(frame);
+  };
   // Integers as numbers: those above 2^53 - 1 are no safe integers and are refused by the field that holds them.
   const unpackr = new Unpackr({ useRecords: false, mapsAsObjects: true, int64AsType: 'number' });
   return {
@@ -40,7 +51,7 @@ export function createCodec(): Codec {
         if (!integersInPlace(frame, frameHeaderBytes)) throw new LeaseholdError('input_invalid', { field: messageType(message), reason: 'it holds something else than maps, lists, texts, numbers, true, false and null' });
       }
       writeLength(frame, frame.length - frameHeaderBytes);
-      return frame;
+      return frame.buffer.byteLength > slabBytes ? alone(frame) : frame;
     },
     decode(body) {
       const reason = checkBody(body);

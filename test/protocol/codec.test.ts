@@ -189,6 +189,17 @@ t.test('values of every kind that a decoder cannot make are refused as messages 
   }
 });
 
+t.test('a frame that waits for a slow reader keeps no more memory than frames of its size', async (t) => {
+  const own = createCodec();
+  for (let round = 0; round < 3; round++) {
+    for (const length of [mebibyte, 100, 3_000, 20_000, 0]) {
+      const frame = own.encode({ type: 'log', text: 'x'.repeat(length) });
+      t.ok(frame.buffer.byteLength <= Math.max(8 * 1024, frame.length), `${String(frame.length)} bytes in ${String(frame.buffer.byteLength)}`);
+      t.match(own.decode(frame.subarray(frameHeaderBytes)), { text: 'x'.repeat(length) });
+    }
+  }
+});
+
 t.test('bombs are refused before anything is built from them', async (t) => {
   const filled = (prefix: string, fill: string, bytes: number): Buffer => Buffer.concat([hex(prefix), Buffer.alloc(bytes, fill, 'hex')]);
   const bombs: Readonly<Record<string, Buffer>> = {
