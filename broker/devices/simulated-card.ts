@@ -105,6 +105,11 @@ export class SimulatedCard implements Rung {
     this.#notePeak();
   }
 
+  /** Its journal is gone from its place: all that is held now is noted in a new one. */
+  noteAnew(): void {
+    this.#journal?.begin(this.#entries());
+  }
+
   #replay(entry: JournalEntry): void {
     const process = this.#processes.get(entry.pid);
     if (entry.kind === 'attach') this.#processes.set(entry.pid, { startTime: entry.startTime, floorBytes: entry.floorBytes, allocations: new Map(), named: new Map() });

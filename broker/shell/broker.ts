@@ -22,7 +22,7 @@ import { Loop } from './loop.js';
 import { Outbound } from './outbound.js';
 import { ProcessRecords } from './process-records.js';
 import { Queries } from './queries.js';
-import { recallProcesses, rememberCards, type Lives } from './recall.js';
+import { recallProcesses, rememberCards, type Kept, type Lives } from './recall.js';
 import { Reception } from './reception.js';
 import { Resumes } from './resume.js';
 import { Sampler, cardAdded, type CardReader } from './sampler.js';
@@ -177,13 +177,13 @@ class RunningBroker implements Broker {
   async #open(): Promise<this> {
     // Under the lock: whatever is left at the path belonged to a broker that is gone.
     await removeStaleSocket(this.socketPath);
-    rememberCards(this.stateFolder, this.#simulated.values(), lives, this.#log);
+    const journals = rememberCards(this.stateFolder, this.#simulated.values(), lives, this.#log);
     this.#addCards();
     const { records, workers, holders, log } = { records: this.#records, workers: this.#workers, holders: this.#holders, log: this.#log };
     const living = recallProcesses({ records, workers, holders, lives, log, feed: (event) => { this.#loop.feed(event); } });
     removeStaleDataSockets(this.stateFolder, living);
     this.#listener = await listen({ path: this.socketPath, onConnection: (stream) => { this.#desk.receive(stream); } });
-    this.#keeper = this.#createKeeper(this.#listener);
+    this.#keeper = this.#createKeeper(this.#listener, [this.#records, ...journals]);
     this.#loop.start();
     this.#log.info({ bootId: this.bootId, socket: this.socketPath, cards: this.devices.map(({ device }) => device) }, 'broker started');
     return this;
@@ -274,11 +274,11 @@ class RunningBroker implements Broker {
     },
   });
 
-  #createKeeper(listener: Listener): Keeper {
+  #createKeeper(listener: Listener, records: readonly Kept[]): Keeper {
     const [lock, ...cardLocks] = this.#locks;
     if (lock === undefined) throw new LeaseholdError('internal', { reason: 'a broker without the lock of its state' });
     return new Keeper({
-      state: this.#state, lock, cardLocks, listener, everyMs: this.limits.stateCheckMs, log: this.#log,
+      state: this.#state, lock, cardLocks, listener, records, everyMs: this.limits.stateCheckMs, log: this.#log,
       publish: (name, data) => { this.#publish(name, data); },
       onOutlived: (error) => { this.#endFor(error); },
     });

@@ -8,9 +8,10 @@
  * 1. The folder: gone, it is made again, where what is above it is ours or the system’s.
  * 2. The locks, of the state and of each card: each is on a file, and whoever comes looks for it by its path. Gone, they are
  *    made and taken again; whose place another broker has taken ends.
- * 3. The secret: gone or another, it is written again, for who holds the lock says what it is.
- * 4. The socket: gone, it is listened anew at the same path; whoever is connected stays.
- * 5. The age of everything in the folder that is ours.
+ * 3. The records of who may hold bytes, and what simulated cards have given out: what is gone is written again.
+ * 4. The secret: gone or another, it is written again, for who holds the lock says what it is.
+ * 5. The socket: gone, it is listened anew at the same path; whoever is connected stays.
+ * 6. The age of everything in the folder that is ours.
  *
  * What somebody laid in place of any of them (a link, a folder, a file of
  * another user) is told and left alone, and what comes after it waits: nothing
@@ -23,6 +24,7 @@ import { removeStaleSocket, socketIsAlive, type Listener } from '../../protocol/
 import type { FileLock } from './file-lock.js';
 import type { Log } from './log.js';
 import { unreadable } from './private-file.js';
+import type { Kept } from './recall.js';
 import { keepSecret } from './secret-file.js';
 import { makePrivateFolder, type StateFolder } from './state-folder.js';
 
@@ -32,6 +34,8 @@ export interface KeeperOptions {
   readonly lock: FileLock;
   readonly cardLocks: readonly FileLock[];
   readonly listener: Listener;
+  /** The records of processes, and what is on simulated cards. */
+  readonly records: readonly Kept[];
   readonly everyMs: number;
   readonly log: Log;
   readonly publish: (name: string, data: Readonly<Record<string, unknown>>) => void;
@@ -42,7 +46,7 @@ export interface KeeperOptions {
 /** While something is not as it should be it is looked at more often. */
 const hurryMs = 1_000;
 
-type Kept = 'folder' | 'lock' | 'secret' | 'socket';
+type What = 'folder' | 'lock' | 'records' | 'secret' | 'socket';
 
 export class Keeper {
   readonly #options: KeeperOptions;
@@ -84,7 +88,7 @@ export class Keeper {
   }
 
   async #look(): Promise<void> {
-    const { state, lock, cardLocks, listener } = this.#options;
+    const { state, lock, cardLocks, listener, records } = this.#options;
     for (const cardLock of cardLocks) this.#keep('lock', cardLock.path, () => this.#keepLock(cardLock));
     this.#checkCards();
     const ours = this.#keep('folder', state.path, () => keepFolder(state.path)) && this.#keep('lock', lock.path, () => this.#keepLock(lock));
@@ -92,6 +96,7 @@ export class Keeper {
       await this.#checkPlace();
       return;
     }
+    for (const record of records) this.#keep('records', record.path, () => record.keep());
     this.#keep('secret', state.secretPath, () => keepSecret(state.secretPath, state.secret));
     if (listener.place !== 'own') await this.#listenAnew();
     else this.#faults.delete(listener.path);
@@ -99,7 +104,7 @@ export class Keeper {
   }
 
   /** Whether it is as it should be now. `restore` says whether it had to do anything for that. */
-  #keep(what: Kept, path: string, restore: () => boolean): boolean {
+  #keep(what: What, path: string, restore: () => boolean): boolean {
     try {
       if (restore()) this.#restored(what, path);
       this.#faults.delete(path);
@@ -172,13 +177,13 @@ export class Keeper {
     }
   }
 
-  #restored(what: Kept, path: string): void {
+  #restored(what: What, path: string): void {
     this.#options.log.warn({ what, path }, 'it was gone and has been put back');
     this.#options.publish('state_restored', { what, path });
   }
 
   /** Told once as long as it stays the same. */
-  #fault(what: Kept, path: string, error: LeaseholdError): void {
+  #fault(what: What, path: string, error: LeaseholdError): void {
     if (this.#faults.get(path)?.message === error.message) return;
     this.#faults.set(path, error);
     this.#options.log.error({ what, path, code: error.code, help: error.help }, error.message);

@@ -45,17 +45,29 @@ const recordsMax = 4_096;
 const namePattern = /^([0-9A-Za-z]+-[ws]\d+)\.json$/;
 
 export class ProcessRecords {
-  readonly #folder: string;
+  /** The folder that they lie in. */
+  readonly path: string;
   readonly #log: Log;
+  /** What is on record, so that it can be put back. */
+  readonly #known = new Map<string, ProcessRecord>();
   /** Of this start of the machine; pids and start times of another name nobody. */
   readonly machine: string;
 
   /** Makes the folder. Throws `state_unwritable`, or `config_unreadable` for what is not a folder of ours. */
   constructor(stateFolder: string, log: Log, machine = machineStart()) {
-    this.#folder = join(stateFolder, 'processes');
+    this.path = join(stateFolder, 'processes');
     this.#log = log;
     this.machine = machine;
-    makePrivateFolder(this.#folder);
+    makePrivateFolder(this.path);
+  }
+
+  /** Puts back what is not there any more; true when there was anything to put back. Throws as the constructor and `write` do. */
+  keep(): boolean {
+    const isFolderGone = lstatSync(this.path, { throwIfNoEntry: false }) === undefined;
+    makePrivateFolder(this.path);
+    const lost = [...this.#known.values()].filter(({ generation }) => lstatSync(this.#path(generation), { throwIfNoEntry: false }) === undefined);
+    for (const record of lost) this.write(record);
+    return isFolderGone || lost.length > 0;
   }
 
   /** Replaces what is on record of that process. Throws `state_unwritable`. */
@@ -68,6 +80,7 @@ export class ProcessRecords {
         const text = `${JSON.stringify(record)}\n`;
         if (writeSync(file, text) !== Buffer.byteLength(text)) throw new Error('the disk took only a part of it');
         renameSync(fresh, path);
+        this.#known.set(record.generation, record);
       } catch (error) {
         rmSync(fresh, { force: true });
         throw error;
@@ -79,22 +92,24 @@ export class ProcessRecords {
 
   /** Its end is confirmed, or it holds nothing. Idempotent. */
   remove(generation: string): void {
+    this.#known.delete(generation);
     this.#drop(`${generation}.json`);
   }
 
   /** Every record that can be believed, oldest generation first; the others are told of, and removed where they can be. */
   read(): readonly ProcessRecord[] {
     const found: ProcessRecord[] = [];
-    for (const name of readdirSync(this.#folder).sort()) {
+    for (const name of readdirSync(this.path).sort()) {
       const record = found.length < recordsMax ? this.#readOne(name) : null;
       if (record !== null) found.push(record);
       else this.#drop(name);
     }
+    for (const record of found) this.#known.set(record.generation, record);
     return found;
   }
 
   #readOne(name: string): ProcessRecord | null {
-    const path = join(this.#folder, name);
+    const path = join(this.path, name);
     try {
       const generation = namePattern.exec(name)?.[1];
       if (generation === undefined) throw unreadable(path, 'it is no record of ours');
@@ -111,7 +126,7 @@ export class ProcessRecords {
 
   /** What somebody laid there instead of a file stays: it is in nobody's way. */
   #drop(name: string): void {
-    const path = join(this.#folder, name);
+    const path = join(this.path, name);
     try {
       if (lstatSync(path, { throwIfNoEntry: false })?.isDirectory() === false) rmSync(path, { force: true });
     } catch (error) {
@@ -120,7 +135,7 @@ export class ProcessRecords {
   }
 
   #path(generation: string): string {
-    return join(this.#folder, `${generation}.json`);
+    return join(this.path, `${generation}.json`);
   }
 }
 

@@ -1,5 +1,5 @@
 /** What a broker finds of the ones before it: their processes that live on, and what those hold on simulated cards. */
-import { closeSync, constants, renameSync, writeSync } from 'node:fs';
+import { closeSync, constants, lstatSync, renameSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { LeaseholdError } from '../../protocol/index.js';
 import { CardJournal, type SimulatedCard } from '../devices/index.js';
@@ -53,16 +53,33 @@ function takenOver({ workers, holders, lives }: RecallParts, record: ProcessReco
 
 const journalBytesMax = 64 * 1024 * 1024;
 
-/** Simulated cards go on as real ones would: with the bytes of every process that still lives. */
-export function rememberCards(stateFolder: string, cards: Iterable<SimulatedCard>, lives: Lives, log: Log): void {
+/** Something on the disk that this broker has in mind too, and writes again when it is gone. */
+export interface Kept {
+  readonly path: string;
+  /** True when it had to be put back. Throws what stands against it. */
+  keep(): boolean;
+}
+
+/** Simulated cards go on as real ones would: with the bytes of every process that still lives. Returns their journals. */
+export function rememberCards(stateFolder: string, cards: Iterable<SimulatedCard>, lives: Lives, log: Log): readonly Kept[] {
   const folder = join(stateFolder, 'simulated');
+  const journals: Kept[] = [];
   for (const card of cards) {
     makePrivateFolder(folder);
     const { device } = card.description;
     const path = join(folder, `${device}.journal`);
     const fault = (error: unknown): void => { log.error({ device, reason: LeaseholdError.from(error).message }, 'a simulated card cannot be noted: what it holds ends with this broker'); };
     card.remember(new CardJournal({ read: () => readJournal(path, fault), replace: (text) => replaceJournal(path, text) }, fault), (pid, startTime) => lives({ pid, startTime }));
+    journals.push({ path, keep: () => keepJournal(folder, path, card) });
   }
+  return journals;
+}
+
+function keepJournal(folder: string, path: string, card: SimulatedCard): boolean {
+  makePrivateFolder(folder);
+  if (lstatSync(path, { throwIfNoEntry: false }) !== undefined) return false;
+  card.noteAnew();
+  return true;
 }
 
 function readJournal(path: string, fault: (error: unknown) => void): string | null {

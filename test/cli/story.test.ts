@@ -30,6 +30,12 @@ t.test('what a person should know of has a line', async (t) => {
     ['overshoot', { bytes: 5 * MiB }, 'facts holds more than was granted on GPU-5f3c9a1e: 5.0 MiB'],
     ['residue', { bytes: 5 * MiB }, '5.0 MiB of facts are still on GPU-5f3c9a1e after it was put away'],
     ['backing_off', { failures: 2, retryAfterMs: 2_000, reason: 'no such file' }, 'facts failed, 2 in a row; next try in 2.0 s: no such file'],
+    ['process_recorded', { role: 'worker', engine: 'llama' }, 'worker w1 of an earlier broker lives on (llama)'],
+    ['process_reattached', { role: 'worker', leases: 2 }, 'worker w1 is back, with 2 lease(s)'],
+    ['card_closed', {}, 'nothing is granted on GPU-5f3c9a1e until w1 has said what it holds there, or is gone'],
+    ['card_opened', { closedMs: 400 }, 'GPU-5f3c9a1e is granted again; it was closed for 400 ms'],
+    ['state_restored', { what: 'socket', path: '/s/broker.sock' }, 'the socket at /s/broker.sock was gone and has been put back'],
+    ['state_lost', { what: 'secret', path: '/s/secret', reason: 'it is a folder' }, 'the secret at /s/secret cannot be put back: it is a folder'],
     ['sample_lost', { reading: 'failed', reason: 'exit code 9' }, 'GPU-5f3c9a1e cannot be read: exit code 9'],
     ['sample_regained', { missingMs: 1_500 }, 'GPU-5f3c9a1e is read again after 1.5 s'],
     ['foreign_changed', { foreignBytes: 0, beforeBytes: 64 * MiB }, 'other programs use 0 of GPU-5f3c9a1e; it was 64.0 MiB'],
@@ -47,7 +53,7 @@ t.test('what is routine has none', async (t) => {
 });
 
 t.test('every event of the broker has been thought of', async (t) => {
-  const lines = ['loaded', 'evicted', 'eviction_failed', 'denied', 'waiting', 'process_ended', 'process_suspect', 'quarantined', 'overshoot', 'residue', 'backing_off', 'sample_lost', 'sample_regained', 'foreign_changed'];
+  const lines = ['loaded', 'evicted', 'eviction_failed', 'denied', 'waiting', 'process_ended', 'process_suspect', 'quarantined', 'overshoot', 'residue', 'backing_off', 'sample_lost', 'sample_regained', 'foreign_changed', 'process_recorded', 'process_reattached', 'card_closed', 'card_opened'];
   const none = ['granted', 'placed', 'spawned', 'process_ready', 'residency_changed', 'evicting', 'released'];
   t.strictSame([...lines, ...none].sort(), [...effectNames()].sort());
 });
