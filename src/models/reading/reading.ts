@@ -93,7 +93,7 @@ class Threads {
 
   async #start(): Promise<Piscina> {
     const { Piscina } = await import('piscina');
-    return new Piscina({
+    const pool: Piscina = new Piscina({
       filename: fileURLToPath(new URL('./thread.js', import.meta.url)),
       minThreads: 0,
       maxThreads: this.#threads,
@@ -103,6 +103,9 @@ class Threads {
       recordTiming: false,
       resourceLimits: { maxOldGenerationSizeMb: Math.ceil(this.#memoryBytes / mebibyte), maxYoungGenerationSizeMb: 32 },
     });
+    // Only of a thread that nobody waits for: what was given up in time may run out of memory later. The next task starts another.
+    pool.on('error', () => undefined);
+    return pool;
   }
 }
 

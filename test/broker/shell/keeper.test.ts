@@ -2,7 +2,7 @@
 import { chmodSync, chownSync, existsSync, lstatSync, mkdirSync, readFileSync, readlinkSync, renameSync, rmSync, statSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import t, { type Test } from 'tap';
-import type { LeaseholdError } from '../../../protocol/index.js';
+import { LeaseholdError } from '../../../protocol/index.js';
 import { connect, listen, type ByteStream } from '../../../protocol/node/index.js';
 import { createBroker } from '../../../broker/shell/index.js';
 import { lockFile } from '../../../broker/shell/file-lock.js';
@@ -190,7 +190,7 @@ t.test('a broker in whose place another answers ends, typed, and leaves that one
   t.teardown(() => second.close());
   // It looks before it starts a worker, which then has nowhere to come.
   await refusal(answer(first, 'b'));
-  t.ok(await until('a new one of its own to be refused', () => first.ledger().then(() => null, (error: LeaseholdError) => error.code === 'broker_running')), 'it cannot start');
+  t.ok(await until('a new one of its own to be refused', () => first.ledger().then(() => null, (error: unknown) => error instanceof LeaseholdError && error.code === 'broker_running')), 'it cannot start');
   const client = await peer(stateFolder, 'client');
   t.ok(client.generation.startsWith(second.bootId));
   t.match(thrown(() => lockFile(join(stateFolder, 'broker.lock'))), { code: 'broker_running' });
