@@ -7,6 +7,7 @@ export async function filledVectors(text) {
   const { vectors } = JSON.parse(text);
   let filled = text;
   for (const { name, message, frame } of vectors) {
+    if (frame === undefined) throw new Error(`vector "${name}" has no frame; give an empty one to have it filled in`);
     if (frame !== '') continue;
     const hex = Buffer.from(codec.encode(message)).toString('hex');
     const entry = filled.indexOf(`{"name": ${JSON.stringify(name)},`);

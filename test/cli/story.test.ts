@@ -34,6 +34,9 @@ t.test('what a person should know of has a line', async (t) => {
     ['process_reattached', { role: 'worker', leases: 2 }, 'worker w1 is back, with 2 lease(s)'],
     ['card_closed', {}, 'nothing is granted on GPU-5f3c9a1e until w1 has said what it holds there, or is gone'],
     ['card_opened', { closedMs: 400 }, 'GPU-5f3c9a1e is granted again; it was closed for 400 ms'],
+    ['misplaced', { bytes: 5 * MiB }, '5.0 MiB of facts are on GPU-5f3c9a1e, where nothing was granted to it'],
+    ['card_lost', { reason: 'it fell off the bus' }, 'GPU-5f3c9a1e is gone: it fell off the bus; what was there stays charged'],
+    ['card_regained', { lostMs: 400 }, 'GPU-5f3c9a1e is back after 400 ms'],
     ['state_restored', { what: 'socket', path: '/s/broker.sock' }, 'the socket at /s/broker.sock was gone and has been put back'],
     ['state_lost', { what: 'secret', path: '/s/secret', reason: 'it is a folder' }, 'the secret at /s/secret cannot be put back: it is a folder'],
     ['sample_lost', { reading: 'failed', reason: 'exit code 9' }, 'GPU-5f3c9a1e cannot be read: exit code 9'],
@@ -53,7 +56,7 @@ t.test('what is routine has none', async (t) => {
 });
 
 t.test('every event of the broker has been thought of', async (t) => {
-  const lines = ['loaded', 'evicted', 'eviction_failed', 'denied', 'waiting', 'process_ended', 'process_suspect', 'quarantined', 'overshoot', 'residue', 'backing_off', 'sample_lost', 'sample_regained', 'foreign_changed', 'process_recorded', 'process_reattached', 'card_closed', 'card_opened'];
+  const lines = ['loaded', 'evicted', 'eviction_failed', 'denied', 'waiting', 'process_ended', 'process_suspect', 'quarantined', 'overshoot', 'residue', 'backing_off', 'sample_lost', 'sample_regained', 'foreign_changed', 'process_recorded', 'process_reattached', 'card_closed', 'card_opened', 'card_lost', 'card_regained', 'misplaced'];
   const none = ['granted', 'placed', 'spawned', 'process_ready', 'residency_changed', 'evicting', 'released'];
   t.strictSame([...lines, ...none].sort(), [...effectNames()].sort());
 });
