@@ -44,7 +44,7 @@ t.test('a safetensors header', async (t) => {
     t.equal(header.tensorBytes, 17_039_360);
     t.equal(header.tensors, 3);
     t.same(header.groups.find(({ pattern }) => pattern === 'model.layers.#.q_proj.qweight'), {
-      pattern: 'model.layers.#.q_proj.qweight', dtype: 'I32', dimensions: 2, tensors: 2, elements: 4_194_304, bytes: 16_777_216, largestBytes: 8_388_608,
+      pattern: 'model.layers.#.q_proj.qweight', dtype: 'I32', dimensions: 2, shape: [4096, 512], tensors: 2, elements: 4_194_304, bytes: 16_777_216, largestBytes: 8_388_608,
     });
     t.equal(mergeGroups([header.groups, header.groups]).reduce((sum, { bytes }) => sum + bytes, 0), 2 * 17_039_360);
   });

@@ -177,7 +177,7 @@ async function readTensors(reader: WindowReader, tensorCount: number, alignment:
     // As llama.cpp demands them: one after the other.
     if (offset < last.end) throw reader.fault(`tensor ${name} begins at byte ${String(offset)} of the data, inside tensor ${last.name}`);
     last = { name, end: offset + (bytes ?? 0n) };
-    groups.add(name, tensorTypeName(typeId), dimensions.length, Number(elements), Number(bytes ?? 0n));
+    groups.add(name, tensorTypeName(typeId), dimensions, Number(elements), Number(bytes ?? 0n));
     tensorBytes += Number(bytes ?? 0n);
   }
   const dataOffset = Math.ceil(reader.offset / alignment) * alignment;

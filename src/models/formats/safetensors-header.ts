@@ -127,7 +127,7 @@ class HeaderParser {
     this.#names.set(name, this.#begins.length);
     this.#begins.push(begin);
     this.#ends.push(end);
-    this.#groups.add(name, dtype, shape.length, Number(elements), end - begin);
+    this.#groups.add(name, dtype, shape, Number(elements), end - begin);
   }
 
   /** In order of their begins, each tensor begins where the one before ended, and the last ends with the file. */

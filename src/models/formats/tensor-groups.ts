@@ -7,6 +7,8 @@ export interface TensorGroup {
   readonly dtype: string;
   /** Length of their shapes. */
   readonly dimensions: number;
+  /** Of the first of them, as the format orders it; null when they differ. */
+  readonly shape: readonly number[] | null;
   readonly tensors: number;
   readonly elements: number;
   /** From offsets, or from blocks of the type; never from a number of parameters (B08). */
@@ -20,11 +22,13 @@ const groupsMax = 4_096;
 export class TensorGroups {
   readonly #groups = new Map<string, { -readonly [Key in keyof TensorGroup]: TensorGroup[Key] }>();
 
-  add(name: string, dtype: string, dimensions: number, elements: number, bytes: number): void {
+  add(name: string, dtype: string, shape: readonly number[], elements: number, bytes: number): void {
+    const dimensions = shape.length;
     const named = name.replace(/(^|\.)\d+(?=\.|$)/g, '$1#');
     const pattern = this.#groups.size < groupsMax || this.#groups.has(keyOf(named, dtype, dimensions)) ? named : '';
     const key = keyOf(pattern, dtype, dimensions);
-    const group = this.#groups.get(key) ?? { pattern, dtype, dimensions, tensors: 0, elements: 0, bytes: 0, largestBytes: 0 };
+    const group = this.#groups.get(key) ?? { pattern, dtype, dimensions, shape, tensors: 0, elements: 0, bytes: 0, largestBytes: 0 };
+    if (!sameShape(group.shape, shape)) group.shape = null;
     group.tensors += 1;
     group.elements += elements;
     group.bytes += bytes;
@@ -45,6 +49,7 @@ export function mergeGroups(lists: readonly (readonly TensorGroup[])[]): readonl
     const known = merged.get(key);
     merged.set(key, known === undefined ? group : {
       ...group,
+      shape: sameShape(known.shape, group.shape) ? group.shape : null,
       tensors: known.tensors + group.tensors,
       elements: known.elements + group.elements,
       bytes: known.bytes + group.bytes,
@@ -52,6 +57,10 @@ export function mergeGroups(lists: readonly (readonly TensorGroup[])[]): readonl
     });
   }
   return [...merged.values()];
+}
+
+function sameShape(one: readonly number[] | null, other: readonly number[] | null): boolean {
+  return one !== null && other !== null && one.length === other.length && one.every((size, index) => size === other[index]);
 }
 
 function keyOf(pattern: string, dtype: string, dimensions: number): string {
