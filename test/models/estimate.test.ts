@@ -145,7 +145,7 @@ t.test('windows are known by list, by pattern, by family, or not at all', async 
 t.test('B08: packed weights count as they lie in the file, wherever the config says how they are packed', async (t) => {
   const groups = [group('model.layers.#.mlp.up_proj.qweight', 'I32', [4096, 512], 32, 268_435_456), group('model.layers.#.mlp.up_proj.scales', 'F16', [32, 4096], 32, 8_388_608)];
   for (const config of [{ text_config: { ...plainConfig, quantization_config: { quant_method: 'gptq', bits: 4 } } }, { ...plainConfig, quantization_config: { quant_method: 'gptq', bits: 4 } }]) {
-    const { cards: [card] } = estimate({ facts: factsOf(config as JsonObject, groups), options: asked({ backend: 'vllm', contextTokens: 16 }) });
+    const { cards: [card] } = estimate({ facts: factsOf(config, groups), options: asked({ backend: 'vllm', contextTokens: 16 }) });
     t.equal(card?.weights.bytes, 276_824_064);
     t.match(card?.weights.how, /packed by gptq/);
   }

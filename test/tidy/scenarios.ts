@@ -1,7 +1,7 @@
 /** Scenarios from the field that the broker answers for: each has a test with its id in the title. */
 export const scenarios: readonly string[] = [
   // Estimation and admission
-  'B10', 'B13', 'B14', 'B17', 'B19', 'B20', 'B22', 'B23', 'B25',
+  'B01', 'B02', 'B04', 'B05', 'B07', 'B08', 'B10', 'B11', 'B13', 'B14', 'B16', 'B17', 'B19', 'B20', 'B22', 'B23', 'B25', 'B190',
   // Lease accounting, identity and time
   'B26', 'B28', 'B29', 'B31', 'B32', 'B34', 'B191',
   // Eviction and freeing
@@ -15,11 +15,9 @@ export const scenarios: readonly string[] = [
   // Transport and framing
   'B175', 'B176', 'B178', 'B179', 'B181', 'B182',
   // Model files
-  'B08', 'B10', 'B158', 'B160', 'B161', 'B163', 'B164', 'B167', 'B173',
+  'B158', 'B160', 'B161', 'B163', 'B164', 'B166', 'B167', 'B169', 'B170', 'B173',
   // Hub download, staging, verification
   'B142', 'B143', 'B152', 'B157',
-  // Hostile or malformed inputs
-  'B158', 'B160', 'B170', 'B173',
   // Acceptance
   'R265', 'R266', 'R267', 'R268', 'R269', 'R270', 'R271', 'R272', 'R273', 'R274', 'R275', 'R276', 'R277', 'R278',
 ];

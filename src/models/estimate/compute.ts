@@ -11,30 +11,61 @@ const vllmGraphBytes = 1_024 * mebibyte;
 const vllmSequences = 256;
 
 /** For one card. `modelDtype`: what activations are in. */
-export function computeOf(shape: ModelShape, options: EstimateOptions, modelDtype: string): Figure {
+export function computeOf(shape: ModelShape, architecture: string | null, options: EstimateOptions, modelDtype: string): Figure {
   switch (options.backend) {
-    case 'llama': return llamaCompute(shape, options);
+    case 'llama': return llamaCompute(shape, architecture, options);
     case 'vllm': return vllmCompute(shape, options, modelDtype);
     case 'transformers': return transformersCompute(shape, options, modelDtype);
   }
 }
 
 /**
- * llama.cpp lays one evaluation's tensors over each other, so its buffer is the larger of two moments: the logits of a
- * batch in single precision, or the feed-forward part with the attention masks standing beside it. One buffer a context.
+ * llama.cpp lays one evaluation's tensors over each other, so its buffer is the largest of three moments: the logits of
+ * a batch in single precision; the feed-forward part, attention masks standing beside it; and without flash attention
+ * every head's scores. One buffer a context.
  */
-function llamaCompute(shape: ModelShape, options: EstimateOptions): Figure {
+function llamaCompute(shape: ModelShape, architecture: string | null, options: EstimateOptions): Figure {
   const cells = Math.ceil(options.contextTokens / 256) * 256;
   const batch = Math.min(options.batchTokens ?? llamaBatchTokens, cells);
+  const flash = options.flashAttention ?? flashByItself(shape, architecture);
+  const masks = maskColumns(shape, cells, batch) * batch * (flash ? 2 : 4);
   const { hiddenSize, querySize, feedForwardSize, expertsUsed, vocabulary } = shape;
-  const logits = batch * (vocabulary + 2 * hiddenSize) * 4;
-  const windows = new Set(shape.layers.flat().flatMap((layer) => (layer.kind === 'sliding' ? [layer.windowTokens] : [])));
-  const attends = shape.layers.flat().some(({ kind }) => kind === 'full' || kind === 'sliding' || kind === 'latent');
-  const masks = attends ? [cells, ...[...windows].map((window) => Math.min(cells, window + batch + 256))].reduce((total, columns) => total + columns * batch * 2, 0) : 0;
   const width = Math.max(3 * feedForwardSize, 2 * feedForwardSize + 2 * expertsUsed * hiddenSize) + 3 * hiddenSize + Math.max(hiddenSize, querySize);
-  const feedForward = batch * width * 4 + masks;
-  const most = Math.max(logits, feedForward);
-  return between(Math.floor(most * 0.9), Math.ceil(most * 1.02) * options.parallel, `${logits >= feedForward ? 'the logits' : 'masks and feed-forward'} of a batch of ${String(batch)}`);
+  const moments = [
+    { bytes: batch * (vocabulary + besideLogits(shape) * hiddenSize) * 4, how: 'the logits' },
+    { bytes: batch * width * 4 + masks, how: 'masks and feed-forward' },
+    ...(flash ? [] : [{ bytes: scoresBytes(shape, cells, batch) + masks, how: 'the scores of all heads, without flash attention,' }]),
+  ];
+  const worst = moments.reduce((most, moment) => (moment.bytes > most.bytes ? moment : most));
+  return between(Math.floor(worst.bytes * 0.9), Math.ceil(worst.bytes * 1.02) * options.parallel, `${worst.how} of a batch of ${String(batch)}`);
+}
+
+/** Streams of the hidden size that stand beside the logits: more, by measurement, where layers are of several kinds. */
+function besideLogits({ layers }: ModelShape): number {
+  const kinds = new Set(layers.flat().map(({ kind }) => kind));
+  if (kinds.has('latent')) return 10;
+  return kinds.has('state') || kinds.has('sliding') ? 4 : 2;
+}
+
+/** As the bindings decide it: not where keys and values differ in width. */
+function flashByItself({ layers }: ModelShape, architecture: string | null): boolean {
+  if (architecture === 'gemma2' || architecture === 'grok') return false;
+  return layers.flat().every((layer) => (layer.kind === 'full' || layer.kind === 'sliding' ? layer.keySize === layer.valueSize : layer.kind !== 'latent'));
+}
+
+/** Columns of all masks: one for what sees everything, one for each window. */
+function maskColumns({ layers }: ModelShape, cells: number, batch: number): number {
+  const flat = layers.flat();
+  if (!flat.some(({ kind }) => kind === 'full' || kind === 'sliding' || kind === 'latent')) return 0;
+  const windows = new Set(flat.flatMap((layer) => (layer.kind === 'sliding' ? [layer.windowTokens] : [])));
+  return [cells, ...[...windows].map((window) => Math.min(cells, window + batch + 256))].reduce((total, columns) => total + columns, 0);
+}
+
+/** Scores of every query head with every place, what goes into them, and a straightened copy of a latent's values. */
+function scoresBytes({ layers, heads, hiddenSize, querySize }: ModelShape, cells: number, batch: number): number {
+  const latentSize = layers.flat().reduce((most, layer) => (layer.kind === 'latent' ? Math.max(most, layer.latentSize) : most), 0);
+  const queries = Math.max(querySize, latentSize * (heads ?? 0));
+  return (heads ?? 0) * cells * batch * 4 + batch * 3 * (hiddenSize + queries) * 4 + cells * latentSize * 2;
 }
 
 function vllmCompute(shape: ModelShape, options: EstimateOptions, modelDtype: string): Figure {

@@ -65,7 +65,7 @@ function estimated(facts: ModelFacts, options: EstimateOptions, draft: ModelFact
   const weights = weightsOf(facts, chosen);
   const cache = cacheOf(facts.shape, chosen, dtype);
   if (dtype === null && chosen.backend !== 'llama') throw new UnknownField('dtype', 'neither the weights nor the config say what the model computes in');
-  const compute = computeOf(facts.shape, chosen, dtype ?? 'f32');
+  const compute = computeOf(facts.shape, facts.architecture, chosen, dtype ?? 'f32');
   const projector = projectorOf(facts, chosen);
   const drafted = draft === null ? null : estimated(draft, { ...options, imageSide: options.imageSide }, null);
   const cards = Array.from({ length: chosen.ranks }, (_, rank): CardEstimate => {

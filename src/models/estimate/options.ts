@@ -17,13 +17,15 @@ export interface EstimateOptions {
   readonly ranks: number;
   /** Where llama.cpp computes: on the CPU all is in one place, on a card the token embedding stays behind. */
   readonly onCard: boolean;
+  /** Of llama.cpp; null: as its bindings decide. */
+  readonly flashAttention: boolean | null;
   /** What floating weights are turned into at load; null: they stay as they are. */
   readonly castTo: string | null;
   /** Side of the largest image in pixels; null: as the model states. */
   readonly imageSide: number | null;
 }
 
-export const defaultOptions: Omit<EstimateOptions, 'backend' | 'contextTokens'> = { parallel: 1, kvDtype: null, batchTokens: null, ranks: 1, onCard: true, castTo: null, imageSide: null };
+export const defaultOptions: Omit<EstimateOptions, 'backend' | 'contextTokens'> = { parallel: 1, kvDtype: null, batchTokens: null, ranks: 1, onCard: true, flashAttention: null, castTo: null, imageSide: null };
 
 /** What each engine does by itself where nothing is said. */
 export const llamaBatchTokens = 512;
