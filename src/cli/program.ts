@@ -96,6 +96,8 @@ function buildProgram(dependencies: Dependencies, done: (code: number) => void):
     .option('-c, --count <number>', 'how many, newest first (default: back to the last decision; of an id: 1)');
   add('models', 'the models that can be asked for, and which are loaded', async () => (await import('./commands/models.js')).models);
   add('limits', 'every limit with its value and meaning', async () => (await import('./commands/limits.js')).limits);
+  addEstimateOptions(add('estimate', 'the bytes that a model will need, and how each figure was got; no card is touched', async () => (await import('./commands/estimate.js')).estimateCommand))
+    .argument('[model]', 'a GGUF file, a folder, or owner/name[@revision][:file-or-quant]');
   add('demo', 'three small models take turns on a simulated card that holds two', async () => (await import('./demo/demo.js')).demo);
   add('stress', 'play a scenario of callers and faults, and hold it to what it expects', async () => (await import('./commands/stress.js')).stress)
     .argument('[scenario]', 'a YAML file, or the name of one that ships (--list)')
@@ -128,6 +130,24 @@ function addRunOptions(command: Command): Command {
     .option('-q, --quiet', 'no progress on standard error')
     .option('-v, --verbose', 'tokens and times at the end, on standard error')
     .addOption(cardOption()).addOption(reserveOption()).addOption(brokerOption()).addOption(ledgerOnlyOption());
+}
+
+function addEstimateOptions(command: Command): Command {
+  return command
+    .option('--context <tokens>', 'tokens of each context (default: what the model was trained on, at most 32768)')
+    .option('--parallel <count>', 'contexts at once (default: 1)')
+    .addOption(new Option('--engine <name>', 'what will run it (default: by its format)').choices(['llama', 'transformers', 'vllm']))
+    .option('--kv-type <type>', 'of the cache: f16, q8_0, fp8, … (default: the engine\'s)')
+    .option('--batch <tokens>', 'tokens of one evaluation (default: the engine\'s)')
+    .option('--ranks <count>', 'cards, by tensor parallelism (default: 1)')
+    .option('--dtype <type>', 'what weights are cast to at load (default: the config\'s)')
+    .option('--projector <file>', 'the GGUF file that sees images')
+    .option('--image-side <pixels>', 'of the largest image, where the model does not say')
+    .option('--draft <model>', 'a model that drafts for it')
+    .option('--declared <size>', 'what to take where no size can be worked out, like 6GiB')
+    .option('--on-cpu', 'llama.cpp computes on the CPU: nothing stays behind in host memory')
+    .option('--errors', 'how wrong past estimates were; with a model, those of it')
+    .option('--no-ask', 'do not ask llama.cpp itself, though it is installed');
 }
 
 function addCommonOptions(command: Command): void {

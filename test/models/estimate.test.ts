@@ -1,5 +1,8 @@
 // The bytes that a model will need, from what its files say: scenarios from the field, and what may never happen.
 import fc from 'fast-check';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { LeaseholdError } from '../../protocol/index.js';
 import type { JsonObject } from '../../src/models/formats/config-json.js';
@@ -9,11 +12,13 @@ import { estimate, type ModelEstimate } from '../../src/models/estimate/estimate
 import { factsOfGguf, factsOfSafetensors } from '../../src/models/estimate/facts.js';
 import type { EstimateOptions } from '../../src/models/estimate/options.js';
 import { encodeHeader, type GgufSource, type GgufValue } from '../../workers/llama/gguf-writer.js';
+import { largeModel } from '../../workers/llama/large-model.js';
 import { randomModel } from '../fixtures/gguf-models.js';
 import { shapeSource, type Shape } from '../fixtures/gguf-shapes.js';
 import { asked, factsOf, group, plainConfig } from '../fixtures/public-shapes.js';
 
 const gibibyte = 2 ** 30;
+const packageRoot = fileURLToPath(new URL('../../..', import.meta.url));
 
 const of = (config: JsonObject, options: Parameters<typeof asked>[0]): ModelEstimate => estimate({ facts: factsOf(config), options: asked(options) });
 const kvOf = (config: JsonObject, options: Parameters<typeof asked>[0]): number => of(config, options).cards[0]?.kv.bytes ?? -1;
@@ -228,6 +233,18 @@ t.test('impossible questions are refused', async (t) => {
     t.throws(() => of(plainConfig, { backend: 'vllm', contextTokens: 16, ...changes }), { code: 'input_invalid' }, JSON.stringify(changes));
   }
   t.throws(() => of(plainConfig, { backend: 'llama', contextTokens: 16 }), { code: 'input_invalid', message: /llama does not load safetensors/ });
+});
+
+t.test('on a card our estimate is what an H200 was measured to take', async (t) => {
+  const { figures: { cold } } = JSON.parse(readFileSync(join(packageRoot, 'test', 'measured', 'h200-llama-engine.json'), 'utf8')) as { readonly figures: { readonly cold: { readonly weightsRiseBytes: number } & Readonly<Record<'context4096' | 'context8192', { readonly riseBytes: number }>> } };
+  const facts = factsOfGguf('large', [await ggufHeader(largeModel())]);
+  for (const [contextTokens, measured] of [[4_096, cold.context4096], [8_192, cold.context8192]] as const) {
+    const { cards: [card] } = estimate({ facts, options: asked({ backend: 'llama', contextTokens }) });
+    const error = (card?.total.bytes ?? 0) / (cold.weightsRiseBytes + measured.riseBytes) - 1;
+    t.comment(`${String(contextTokens)} tokens: ${(error * 100).toFixed(2)} %`);
+    t.ok(Math.abs(error) < 0.005);
+    t.ok(Math.abs((card?.weights.bytes ?? 0) / cold.weightsRiseBytes - 1) < 0.001, 'without the token embedding, which stays in host memory');
+  }
 });
 
 t.test('B16: no estimate falls as context, batch or contexts rise', async (t) => {

@@ -1,7 +1,8 @@
 /** `node describe-files.js PATH…`: for each model file a line of JSON on standard output: what its header says, or what is wrong with it. */
 import { stat } from 'node:fs/promises';
 import { unusableReason } from '../../src/models/formats/fault.js';
-import { checkModel, partPaths } from './gguf-checks.js';
+import { partPaths } from '../../src/models/formats/gguf-parts.js';
+import { checkModel } from './gguf-checks.js';
 
 export type FileDescription =
   | { readonly path: string; readonly architecture: string; readonly tensorBytes: number; readonly fileBytes: number; readonly parts: number; readonly trainedTokens: number | null }

@@ -1,6 +1,7 @@
 /** A model file as a whole: all its parts, and what a header says about its model as far as that can be judged here. */
 import { unusableFile, unusableReason } from '../../src/models/formats/fault.js';
 import { readGgufHeader, type GgufHeader } from '../../src/models/formats/gguf-header.js';
+import { partPaths } from '../../src/models/formats/gguf-parts.js';
 import { withFile } from '../../src/models/formats/source.js';
 
 /** A model file (or the first of its parts) whose header has been read and checked. */
@@ -19,7 +20,6 @@ export interface CheckedModel {
   readonly fingerprint: string;
 }
 
-const splitName = /^(.*)-(\d{5})-of-(\d{5})\.gguf$/;
 const layersMax = 512;
 /** As llama.cpp numbers them; without pooling the bindings take the last token. */
 const poolingTypes = { none: 0, last: 3 } as const;
@@ -51,14 +51,6 @@ export async function checkModel(path: string, fingerprintOf: (path: string) => 
 
 function readHeader(path: string, signal: AbortSignal): Promise<GgufHeader> {
   return withFile(path, (source) => readGgufHeader(source, signal));
-}
-
-/** All parts of a split model, in order, whichever of them was named. */
-export function partPaths(path: string): readonly string[] {
-  const match = splitName.exec(path);
-  const [, stem, , total] = match ?? [];
-  if (stem === undefined || total === undefined) return [path];
-  return Array.from({ length: Number(total) }, (_, index) => `${stem}-${String(index + 1).padStart(5, '0')}-of-${total}.gguf`);
 }
 
 function checkTokenizer(path: string, { arrays }: GgufHeader): void {

@@ -1,0 +1,78 @@
+/** `leasehold estimate`: the bytes that a model will need, before any card is touched. */
+import { LeaseholdError, defaultLimits, parseBytes } from '../../../protocol/index.js';
+import { askEstimate, type Question } from '../../models/estimate/ask.js';
+import type { Backend } from '../../models/estimate/options.js';
+import { errorOf } from '../../models/learned/learned-size.js';
+import { learnedFolder, listLearned } from '../../models/learned/learned-store.js';
+import { defaultStatePath } from '../../orchestrator/state.js';
+import { wholeNumber } from '../arguments.js';
+import { stoppableOnceConfigured, type CommandContext } from '../context.js';
+import { exitCodes } from '../exit-codes.js';
+import { writeJson, writeLine } from '../report.js';
+import { renderErrors, renderEstimate } from '../views/estimate-view.js';
+
+interface EstimateCommandOptions {
+  readonly context?: string;
+  readonly parallel?: string;
+  readonly batch?: string;
+  readonly ranks?: string;
+  readonly engine?: Backend;
+  readonly kvType?: string;
+  readonly dtype?: string;
+  readonly imageSide?: string;
+  readonly projector?: string;
+  readonly draft?: string;
+  readonly declared?: string;
+  readonly onCpu?: boolean;
+  /** False with --no-ask. */
+  readonly ask?: boolean;
+  /** How wrong past ones were. */
+  readonly errors?: boolean;
+}
+
+export async function estimateCommand(context: CommandContext, args: readonly unknown[], options: EstimateCommandOptions): Promise<number> {
+  const [model] = args as [string | undefined];
+  if (options.errors === true) return errors(context, model);
+  if (model === undefined) throw new LeaseholdError('input_invalid', { field: 'model', reason: 'a model is missing' });
+  const question = questionOf(model, options);
+  const { io, json, palette } = context;
+  return stoppableOnceConfigured(context, async (signal) => {
+    const { options: { limits } } = await context.config();
+    const answer = await askEstimate(question, { env: io.env, cwd: io.cwd, limits: { ...defaultLimits, ...limits }, signal });
+    if (json) writeJson(io, { ...answer });
+    else for (const line of renderEstimate(answer, { columns: io.stdout.columns, palette })) writeLine(io, line);
+    return exitCodes.done;
+  });
+}
+
+/** What loads have shown beside what had been estimated for them; with a model, of those whose source names it. */
+async function errors(context: CommandContext, about: string | undefined): Promise<number> {
+  const { io, json, palette } = context;
+  const { options: { stateFolder } } = await context.config();
+  const sizes = await listLearned(learnedFolder(stateFolder ?? defaultStatePath()));
+  const found = sizes.map(errorOf).filter(({ source }) => about === undefined || source.includes(about));
+  if (json) for (const error of found) writeJson(io, { ...error });
+  else for (const line of renderErrors(found, { columns: io.stdout.columns, palette })) writeLine(io, line);
+  return exitCodes.done;
+}
+
+function questionOf(model: string, options: EstimateCommandOptions): Question {
+  const count = (text: string | undefined, field: string, maximum: number): number | undefined => wholeNumber(text, `--${field}`, 1, maximum);
+  const { declared } = options;
+  return {
+    model,
+    contextTokens: count(options.context, 'context', 134_217_728) ?? null,
+    projector: options.projector ?? null,
+    draft: options.draft ?? null,
+    declaredBytes: declared === undefined ? null : parseBytes(declared, '--declared'),
+    askEngine: options.ask !== false,
+    ...given({
+      backend: options.engine, kvDtype: options.kvType, castTo: options.dtype, onCard: options.onCpu === true ? false : undefined,
+      parallel: count(options.parallel, 'parallel', 4_096), batchTokens: count(options.batch, 'batch', 1_048_576), ranks: count(options.ranks, 'ranks', 64), imageSide: count(options.imageSide, 'image-side', 65_536),
+    }),
+  };
+}
+
+function given<T extends object>(values: T): { [Key in keyof T]?: Exclude<T[Key], undefined> } {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as { [Key in keyof T]?: Exclude<T[Key], undefined> };
+}

@@ -1,0 +1,67 @@
+/** An estimate as people read it: each figure with its range, and how it was got. */
+import type { Answer } from '../../models/estimate/ask.js';
+import type { CardEstimate } from '../../models/estimate/estimate.js';
+import type { Figure } from '../../models/estimate/figure.js';
+import type { LearnedError } from '../../models/learned/learned-size.js';
+import type { Palette } from '../terminal/colour.js';
+import { formatBytes, formatCount } from '../terminal/size-format.js';
+import { renderTable } from '../terminal/table.js';
+import { withoutControls } from '../terminal/width.js';
+
+export interface EstimateStyle {
+  readonly columns: number;
+  readonly palette: Palette;
+}
+
+/** What a lease takes beside the estimate: ADR 0001. */
+const leased = (bytes: number): number => Math.ceil((bytes * 11) / 10);
+
+export function renderEstimate({ estimate, engine }: Answer, { columns, palette }: EstimateStyle): readonly string[] {
+  const { options, cards: [card] } = estimate;
+  if (card === undefined) return [];
+  const contexts = `${options.parallel === 1 ? 'a context' : `${String(options.parallel)} contexts`} of ${String(options.contextTokens)} tokens`;
+  const perToken = estimate.kvBytesPerToken === null ? [] : [`${String(estimate.kvBytesPerToken)} B a token`];
+  const title = [palette.bold(withoutControls(estimate.model)), options.backend, contexts, ...perToken, estimate.source].join(' · ');
+  const rows = figures(card, estimate.host).map(([name, figure]) => [name, sizeOf(figure), withoutControls(figure.how)]);
+  const note = engine !== null && 'missing' in engine ? [palette.dim(`llama.cpp could not be asked: ${withoutControls(engine.reason)}`)] : [];
+  return [
+    title,
+    ...renderTable([{ title: options.ranks > 1 ? `each of ${String(options.ranks)} cards` : 'part' }, { title: 'bytes', align: 'right' }, { title: 'how', shrinkTo: 20 }], rows, columns, palette),
+    `A lease of ${palette.bold(formatBytes(leased(card.loadPeak.bytes)))}${options.ranks > 1 ? ' on each card' : ''}: with the headroom of a tenth, and the process's own floor besides.`,
+    ...note,
+  ];
+}
+
+function figures({ weights, kv, compute, projector, draft, total, loadPeak }: CardEstimate, host: Figure): readonly (readonly [string, Figure])[] {
+  const short = { ...total, how: 'all of it, when loaded' };
+  return [
+    ['weights', weights], ['contexts', kv], ['compute', compute], ...(projector === null ? [] : [['projector', projector] as const]), ...(draft === null ? [] : [['draft', { ...draft, how: 'the draft model, all of it' }] as const]),
+    ['total', short], ['load peak', loadPeak], ['host memory', host],
+  ];
+}
+
+/** `4.5 GiB`, or `3.9 GiB to 4.5 GiB` where it is not known exactly. */
+function sizeOf({ bytes, leastBytes }: Figure): string {
+  const [least, most] = [formatBytes(leastBytes), formatBytes(bytes)];
+  return least === most ? most : `${least} to ${most}`;
+}
+
+/** How wrong estimates were, the latest first, and all together. */
+export function renderErrors(errors: readonly LearnedError[], { columns, palette }: EstimateStyle): readonly string[] {
+  if (errors.length === 0) return ['Nothing has been measured yet: sizes are learned as models are loaded.'];
+  const rows = errors.map(({ source, engine, card, estimatedBytes, measuredBytes, error, loads }) => [withoutControls(source), engine, withoutControls(card), formatBytes(estimatedBytes), formatBytes(measuredBytes), percent(error), String(loads)]);
+  const absolute = errors.map(({ error }) => Math.abs(error)).sort((a, b) => a - b);
+  const over = errors.filter(({ error }) => error > 0.1).length;
+  return [
+    ...renderTable([{ title: 'model', shrinkTo: 16 }, { title: 'engine' }, { title: 'card', shrinkTo: 8 }, { title: 'estimated', align: 'right' }, { title: 'measured', align: 'right' }, { title: 'error', align: 'right' }, { title: 'loads', align: 'right' }], rows, columns, palette),
+    `${formatCount(errors.length, 'size')} learned: half of the estimates were within ${percentOf(absolute[Math.floor(absolute.length / 2)] ?? 0)}, the worst ${percentOf(absolute.at(-1) ?? 0)} off; ${String(over)} beyond the headroom of a tenth.`,
+  ];
+}
+
+function percent(error: number): string {
+  return `${error >= 0 ? '+' : ''}${percentOf(error)}`;
+}
+
+function percentOf(error: number): string {
+  return `${(error * 100).toFixed(1)} %`;
+}

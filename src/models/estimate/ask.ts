@@ -1,0 +1,121 @@
+/** A model by what a person calls it, estimated: a GGUF file, a folder, or a repository on a hub that is not here yet. */
+import { LeaseholdError, type Limits } from '../../../protocol/index.js';
+import { HubClient } from '../hub/client.js';
+import { hubSettings } from '../hub/settings.js';
+import { inspectReference } from '../inspect/inspect.js';
+import { currentPolicy } from '../policy/policy.js';
+import { curatedProfiles, shippedFolder } from '../profile/curated.js';
+import { createReading, type Reading } from '../reading/reading.js';
+import { parseHubReference, parseReference, type HubReference, type ModelReference } from '../reference.js';
+import { partPaths } from '../formats/gguf-parts.js';
+import { estimate, type ModelEstimate } from './estimate.js';
+import type { ModelFacts } from './facts.js';
+import { exact } from './figure.js';
+import { hubFiles } from './hub-files.js';
+import { askLlama, type LlamaAnswer } from './llama-reckoning.js';
+import { localFiles } from './local-files.js';
+import { UnknownField } from './model-shape.js';
+import { defaultOptions, llamaBatchTokens, type Backend, type EstimateOptions } from './options.js';
+import { readFacts } from './read-facts.js';
+
+export interface Question extends Partial<Omit<EstimateOptions, 'contextTokens'>> {
+  readonly model: string;
+  /** Null: what the model was trained on, at most the policy's default. */
+  readonly contextTokens: number | null;
+  /** Paths or references. */
+  readonly projector: string | null;
+  readonly draft: string | null;
+  readonly declaredBytes: number | null;
+  /** False: llama.cpp is not asked, though it may be installed. */
+  readonly askEngine: boolean;
+}
+
+export interface Surroundings {
+  readonly env: NodeJS.ProcessEnv;
+  readonly cwd: string;
+  readonly limits: Limits;
+  readonly signal?: AbortSignal;
+}
+
+export interface Answer {
+  readonly estimate: ModelEstimate;
+  /** What llama.cpp itself said; null where it was not asked. */
+  readonly engine: LlamaAnswer | null;
+}
+
+/** Rejects with `estimate_unknown`, `model_invalid`, `input_invalid`, or what the hub refuses with. */
+export async function askEstimate(question: Question, surroundings: Surroundings): Promise<Answer> {
+  const { limits } = surroundings;
+  const reading = createReading({ timeoutMs: limits.headerReadMs, memoryBytesMax: limits.headerMemoryBytesMax });
+  try {
+    const found = await factsOfReference(question.model, question.projector, surroundings, reading);
+    const draft = question.draft === null ? null : (await factsOfReference(question.draft, null, surroundings, reading)).facts;
+    const backend = question.backend ?? found.backend;
+    const options: EstimateOptions = { ...defaultOptions, ...withoutUndefined(question), backend, contextTokens: question.contextTokens ?? contextOf(found.facts) };
+    const own = estimate({ facts: found.facts, options, draft, declaredBytes: question.declaredBytes });
+    const asks = question.askEngine && found.path !== null && backend === 'llama' && own.source === 'estimated' && options.kvDtype === null && options.flashAttention === null;
+    if (!asks) return { estimate: own, engine: null };
+    const engine = await askLlama(found.path, options.contextTokens, options.batchTokens ?? llamaBatchTokens, limits.headerReadMs, surroundings.signal);
+    return { estimate: 'missing' in engine ? own : withEngine(own, engine, options), engine };
+  } finally {
+    await reading.close();
+  }
+}
+
+interface Found {
+  readonly facts: ModelFacts;
+  readonly backend: Backend;
+  /** Where it lies, when it is one GGUF file (the first of its parts) here. */
+  readonly path: string | null;
+}
+
+async function factsOfReference(text: string, projector: string | null, surroundings: Surroundings, reading: Reading): Promise<Found> {
+  const { env, cwd, limits, signal } = surroundings;
+  const reference = localised(parseReference(text, { cwd, curatedIds: new Set(curatedProfiles().keys()) }));
+  if ('path' in reference) {
+    const facts = await readFacts(await localFiles(reference.path, projector, reading), reading, signal);
+    const isFile = reference.kind === 'gguf';
+    return { facts, backend: facts.format === 'gguf' ? 'llama' : 'transformers', path: isFile ? partPaths(reference.path)[0] ?? reference.path : null };
+  }
+  const client = new HubClient({ settings: hubSettings(env), limits, ...(signal === undefined ? {} : { signal }) });
+  const inspection = await inspectReference({ client, reading, policy: currentPolicy(), limits }, reference);
+  const { backend } = inspection.profile;
+  return { facts: await readFacts(hubFiles(client, inspection), reading, signal), backend: backend === 'llama_cpp' ? 'llama' : backend === 'vllm' ? 'vllm' : 'transformers', path: null };
+}
+
+/** A profile stands for files: those that ship lie here, those of a repository on its hub. */
+function localised(reference: ModelReference): HubReference | Extract<ModelReference, { readonly path: string }> {
+  if (!('id' in reference)) return reference;
+  const profile = curatedProfiles().get(reference.id);
+  if (profile === undefined) throw new LeaseholdError('model_unknown', { model: reference.id, known: [...curatedProfiles().keys()].join(', ') });
+  const folder = shippedFolder(profile);
+  return folder === null ? parseHubReference(`${profile.repository}@${profile.revision}`) : { kind: 'folder', path: folder };
+}
+
+function contextOf({ name, shape }: ModelFacts): number {
+  const trained = shape instanceof UnknownField ? null : shape.trainedTokens;
+  if (trained === null) throw new LeaseholdError('input_invalid', { field: 'context', reason: `${name} does not say how long its context may be` });
+  return Math.min(trained, currentPolicy().defaultContextTokens);
+}
+
+/** llama.cpp's own figures in place of ours; what it does not know of (other slots, projector, draft, a card's host share) stays. */
+function withEngine(own: ModelEstimate, { version, weightBytes, contextBytes }: Exclude<LlamaAnswer, { readonly missing: boolean }>, options: EstimateOptions): ModelEstimate {
+  const said = `by llama.cpp itself (node-llama-cpp ${version})`;
+  return {
+    ...own,
+    cards: own.cards.map((card) => {
+      const stays = options.onCard ? own.host.bytes : 0;
+      const weights = exact(Math.max(card.weights.leastBytes, weightBytes - stays), said);
+      // It gives cache and buffers in one; the cache is what both agree on to the byte.
+      const compute = exact(Math.max(0, contextBytes * options.parallel - card.kv.bytes), `${said}, reckoned for the CPU`);
+      const changed = weights.bytes - card.weights.bytes + compute.bytes - card.compute.bytes;
+      const moved = { ...card.total, bytes: card.total.bytes + changed, leastBytes: Math.min(card.total.leastBytes, card.total.bytes + changed) };
+      return { ...card, weights, compute, total: moved, loadPeak: { ...card.loadPeak, bytes: Math.max(moved.bytes, card.loadPeak.bytes + changed) } };
+    }),
+  };
+}
+
+function withoutUndefined(question: Question): Partial<EstimateOptions> {
+  const { parallel, kvDtype, batchTokens, ranks, onCard, flashAttention, castTo, imageSide } = question;
+  return Object.fromEntries(Object.entries({ parallel, kvDtype, batchTokens, ranks, onCard, flashAttention, castTo, imageSide }).filter(([, value]) => value !== undefined));
+}

@@ -1,0 +1,48 @@
+/** The files of a model on this machine: a GGUF file with its other parts, or a folder with a config.json. */
+import { readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { unusableFile } from '../formats/fault.js';
+import { partPaths } from '../formats/gguf-parts.js';
+import { fileSource, withFile } from '../formats/source.js';
+import type { Reading } from '../reading/reading.js';
+import type { ModelFiles } from './read-facts.js';
+
+const indexName = 'model.safetensors.index.json';
+
+/** `projector`: a file of its own; it is never guessed from what lies beside. Rejects with `model_invalid`. */
+export async function localFiles(path: string, projector: string | null, reading: Reading): Promise<ModelFiles> {
+  const kind = await stat(path).catch(() => null);
+  if (kind?.isDirectory() !== true) {
+    return { format: 'gguf', name: path, parts: partPaths(path).map((part) => () => fileSource(part)), projector: projector === null ? null : () => fileSource(projector) };
+  }
+  return folderFiles(path, projector, reading);
+}
+
+async function folderFiles(folder: string, projector: string | null, reading: Reading): Promise<ModelFiles> {
+  const names = await readdir(folder);
+  const has = (name: string): boolean => names.includes(name);
+  if (!has('config.json')) return ggufFolder(folder, names, projector, reading);
+  const weights = has(indexName)
+    ? (await withFile(join(folder, indexName), (source) => reading.safetensorsIndex(source))).shards.map(({ name }) => name)
+    : onlyWeights(folder, names);
+  return {
+    format: 'safetensors', name: folder, config: () => fileSource(join(folder, 'config.json')),
+    weights: weights.map((name) => () => fileSource(join(folder, name))),
+  };
+}
+
+/** Without an index there is one file, or it is not known which belong together (B10). */
+function onlyWeights(folder: string, names: readonly string[]): readonly string[] {
+  const found = names.filter((name) => name.endsWith('.safetensors'));
+  if (found.includes('model.safetensors')) return ['model.safetensors'];
+  if (found.length > 1) throw unusableFile(folder, `it has ${String(found.length)} safetensors files, and no ${indexName} says which belong together`);
+  return found;
+}
+
+async function ggufFolder(folder: string, names: readonly string[], projector: string | null, reading: Reading): Promise<ModelFiles> {
+  const models = names.filter((name) => name.endsWith('.gguf') && !/mmproj/i.test(name));
+  const first = models.filter((name) => partPaths(name)[0] === name);
+  const [only] = first;
+  if (only === undefined || first.length > 1) throw unusableFile(folder, only === undefined ? 'it has neither a config.json nor a GGUF file' : `it has ${String(first.length)} GGUF models; name one of them`);
+  return localFiles(join(folder, only), projector, reading);
+}

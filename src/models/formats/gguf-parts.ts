@@ -1,0 +1,10 @@
+/** A GGUF model that was split into several files, by their names. */
+
+const splitName = /^(.*)-(\d{5})-of-(\d{5})\.gguf$/;
+
+/** All parts of a split model, in order, whichever of them was named; the path alone when it is no part. */
+export function partPaths(path: string): readonly string[] {
+  const [, stem, , total] = splitName.exec(path) ?? [];
+  if (stem === undefined || total === undefined || Number(total) === 0) return [path];
+  return Array.from({ length: Number(total) }, (_, index) => `${stem}-${String(index + 1).padStart(5, '0')}-of-${total}.gguf`);
+}

@@ -1,0 +1,169 @@
+// A model by what a person calls it, estimated: files and folders here, the models that ship, and the command.
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t from 'tap';
+import { defaultLimits } from '../../protocol/index.js';
+import { renderRows, tableRows } from '../../src/bench/estimate-table.js';
+import { runProgram } from '../../src/cli/program.js';
+import { askEstimate, type Answer, type Question } from '../../src/models/estimate/ask.js';
+import { learn } from '../../src/models/learned/learned-size.js';
+import { learnedFolder, writeLearned } from '../../src/models/learned/learned-store.js';
+import { fakeIo } from '../cli/fake-io.js';
+import { randomModel, writeModel } from '../fixtures/gguf-models.js';
+import { publicShapes, writeShape } from '../fixtures/gguf-shapes.js';
+import { plainConfig } from '../fixtures/public-shapes.js';
+import { safetensorsBytes } from '../fixtures/safetensors.js';
+import { transformersModel } from './hub/models.js';
+import { large, startHub } from './hub/server.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'leasehold-ask-'));
+t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+
+const ask = (model: string, changes: Partial<Question> = {}): Promise<Answer> =>
+  askEstimate({ model, contextTokens: null, projector: null, draft: null, declaredBytes: null, askEngine: false, ...changes }, { env: {}, cwd: folder, limits: defaultLimits });
+const weightsOf = ({ estimate }: Answer): number | undefined => estimate.cards[0]?.weights.bytes;
+
+/** A safetensors file of one tensor of so many bytes. */
+const weights = (name: string, bytes: number): Uint8Array => safetensorsBytes({ [name]: { dtype: 'BF16', shape: [bytes / 2], data_offsets: [0, bytes] } });
+
+t.test('a GGUF file is estimated by llama.cpp itself where it is installed, and by us', async (t) => {
+  const path = await writeModel(join(folder, 'm.gguf'), randomModel());
+  const own = await ask('./m.gguf', { onCard: false });
+  t.equal(own.engine, null);
+  t.equal(own.estimate.options.contextTokens, 2_048, 'for what it was trained on');
+  const asked = await ask(path, { onCard: false, askEngine: true });
+  t.match(asked.engine, { version: '3.21.1' });
+  const [ours, theirs] = [own, asked].map(({ estimate }) => estimate.cards[0]?.total.bytes ?? 0);
+  t.ok(Math.abs((ours ?? 0) / (theirs ?? 1) - 1) < 0.05, `${String(ours)} and ${String(theirs)}`);
+  t.match(asked.estimate.cards[0]?.weights.how, /by llama.cpp itself/);
+  t.equal((await ask(path, { askEngine: true, kvDtype: 'q8_0' })).engine, null, 'which is not asked what it would not be asked for');
+});
+
+t.test('a split model needs all its parts', async (t) => {
+  const source = randomModel();
+  await writeModel(join(folder, 's-00001-of-00002.gguf'), source);
+  await t.rejects(ask('./s-00002-of-00002.gguf'), { code: 'model_invalid', message: /s-00002-of-00002.gguf cannot be used: there is no such file/ });
+  await writeModel(join(folder, 's-00002-of-00002.gguf'), source);
+  t.equal(weightsOf(await ask('./s-00002-of-00002.gguf', { onCard: false })), 2 * (weightsOf(await ask('./m.gguf', { onCard: false })) ?? 0));
+});
+
+t.test('B10: a folder counts the files that its index names, and nothing that lies beside them', async (t) => {
+  const at = join(folder, 'sharded');
+  mkdirSync(join(at, 'original'), { recursive: true });
+  mkdirSync(join(at, 'metal'));
+  const put = (name: string, content: Uint8Array | string): void => writeFileSync(join(at, name), content);
+  put('config.json', JSON.stringify(plainConfig));
+  put('model-00001-of-00002.safetensors', weights('model.layers.0.w.weight', 4_096));
+  put('model-00002-of-00002.safetensors', weights('model.layers.1.w.weight', 4_096));
+  put('consolidated.safetensors', weights('w', 8_192));
+  put('original/x.pth', Buffer.alloc(8_192));
+  put('metal/model.bin', Buffer.alloc(8_192));
+  await t.rejects(ask('./sharded'), { code: 'model_invalid', message: /3 safetensors files, and no model.safetensors.index.json/ });
+  put('model.safetensors.index.json', JSON.stringify({ weight_map: { 'model.layers.0.w.weight': 'model-00001-of-00002.safetensors', 'model.layers.1.w.weight': 'model-00002-of-00002.safetensors' } }));
+  const answer = await ask('./sharded');
+  t.equal(weightsOf(answer), 8_192);
+  t.equal(answer.estimate.options.backend, 'transformers');
+  t.equal(answer.estimate.options.contextTokens, 32_768, 'at most the policy’s default');
+  put('model.safetensors.index.json', JSON.stringify({ weight_map: { w: '../m.gguf' } }));
+  await t.rejects(ask('./sharded'), { code: 'model_invalid', message: /it does not end in .safetensors|has the part \.\./ });
+  const { max_position_embeddings: _, ...short } = plainConfig;
+  put('config.json', JSON.stringify(short));
+  rmSync(join(at, 'model.safetensors.index.json'));
+  rmSync(join(at, 'consolidated.safetensors'));
+  rmSync(join(at, 'model-00002-of-00002.safetensors'));
+  await t.rejects(ask('./sharded'), { code: 'input_invalid', message: /does not say how long its context may be/ });
+  t.equal(weightsOf(await ask('./sharded', { contextTokens: 100 })), 4_096, 'one file needs no index');
+});
+
+t.test('a folder of GGUF files has one model, or it is asked which', async (t) => {
+  const at = join(folder, 'ggufs');
+  mkdirSync(at);
+  await t.rejects(ask('./ggufs'), { code: 'model_invalid', message: /neither a config.json nor a GGUF file/ });
+  await writeModel(join(at, 'a.gguf'), randomModel());
+  await writeModel(join(at, 'mmproj-a.gguf'), randomModel());
+  t.ok(weightsOf(await ask('./ggufs')));
+  await writeModel(join(at, 'b.gguf'), randomModel());
+  await t.rejects(ask('./ggufs'), { code: 'model_invalid', message: /2 GGUF models; name one/ });
+});
+
+t.test('models that ship, drafts and declared sizes', async (t) => {
+  t.ok(weightsOf(await ask('tiny-tales')));
+  const alone = await ask('./m.gguf');
+  const drafted = await ask('./m.gguf', { draft: './m.gguf' });
+  t.equal(drafted.estimate.cards[0]?.draft?.bytes, alone.estimate.cards[0]?.total.bytes);
+  await writeModel(join(folder, 'flux.gguf'), { ...randomModel(), metadata: new Map([['general.architecture', { kind: 'string', value: 'flux' }]]) });
+  await t.rejects(ask('./flux.gguf', { contextTokens: 1 }), { code: 'estimate_unknown', message: /unknown: flux.block_count/ });
+  t.equal((await ask('./flux.gguf', { contextTokens: 1, declaredBytes: 5 })).estimate.source, 'declared');
+  await t.rejects(ask('hf-0000000000000000000000000000000000000000000000000000000000000000'), { code: 'model_unknown' });
+});
+
+t.test('a repository on a hub is estimated from its headers, before a byte of a weight is here', async (t) => {
+  const hub = await startHub();
+  t.teardown(() => hub.close());
+  const config = { ...plainConfig, architectures: ['LlamaForCausalLM'] };
+  const commit = hub.publish('o/llama', transformersModel({ config, shards: { 'model-00001-of-00002.safetensors': { 'model.layers.0.w.weight': 400_000 }, 'model-00002-of-00002.safetensors': { 'model.layers.1.w.weight': 600_000 } }, more: [large('consolidated.safetensors', Buffer.alloc(1_000_000))] }));
+  hub.publish('o/m-GGUF', [large('m-Q8_0.gguf', readFileSync(join(folder, 'm.gguf'))), large('m-F16.gguf', readFileSync(join(folder, 'm.gguf')))]);
+  const remote = (model: string): Promise<Answer> => askEstimate({ model, contextTokens: 1_000, projector: null, draft: null, declaredBytes: null, askEngine: true }, { env: { HF_ENDPOINT: hub.endpoint }, cwd: folder, limits: defaultLimits });
+  const answer = await remote('o/llama');
+  t.equal(weightsOf(answer), 1_000_000);
+  t.match(answer, { engine: null, estimate: { model: `o/llama@${commit.slice(0, 8)}`, options: { backend: 'transformers' }, kvBytesPerToken: 524_288 } });
+  const gguf = await remote('o/m-GGUF:Q8_0');
+  t.match(gguf, { engine: null, estimate: { options: { backend: 'llama' } } });
+  t.equal(weightsOf(gguf), weightsOf(await ask('./m.gguf')));
+  await t.rejects(remote('o/none'), { code: 'repository_private' }, 'the hub’s refusal is told as it is');
+});
+
+t.test('the command', async (t) => {
+  const run = async (...args: string[]): Promise<{ readonly code: number; readonly out: string; readonly err: string }> => {
+    const io = fakeIo({ cwd: folder, columns: 200 });
+    const code = await runProgram(args, { io, createOrchestrator: () => Promise.reject(new Error('no orchestrator is needed')) });
+    return { code, out: io.stdout.text, err: io.stderr.text };
+  };
+  t.test('says each figure and how it was got', async (t) => {
+    await writeShape(join(folder, 'qwen.gguf'), publicShapes['qwen3-8b']!);
+    const { code, out } = await run('estimate', './qwen.gguf', '--context', '32768', '--no-ask');
+    t.equal(code, 0);
+    t.match(out, /qwen.gguf · llama · a context of 32768 tokens · 147456 B a token · estimated/);
+    t.match(out, /contexts +4\.5 GiB +36 layers of 8 kv heads, in f16/);
+    t.match(out, /weights +14\.1 GiB +tensors by their types, without the token embedding/);
+    t.match(out, /host memory +1\.2 GiB +the token embedding stays in host memory/);
+    const json = JSON.parse((await run('estimate', './qwen.gguf', '--context', '32768', '--parallel', '2', '--kv-type', 'q8_0', '--json')).out) as Answer;
+    t.match(json, { engine: null, estimate: { source: 'estimated', kvBytesPerToken: 78_336, options: { parallel: 2, kvDtype: 'q8_0' } } });
+  });
+  t.test('refuses what makes no sense', async (t) => {
+    for (const [args, reason] of [
+      [[], /a model is missing/], [['./none.gguf'], /no such file/], [['./m.gguf', '--context', '0'], /--context: must be a whole number/], [['./m.gguf', '--kv-type', 'q17'], /a GGML type/],
+      [['./m.gguf', '--engine', 'vllm'], /vllm does not load gguf/], [['./m.gguf', '--ranks', '2'], /one card/], [['./flux.gguf', '--context', '1'], /unknown: flux.block_count/],
+    ] as const) {
+      const { code, err } = await run('estimate', ...args);
+      t.equal(code, 2);
+      t.match(err, reason);
+    }
+  });
+  t.test('tells how wrong past estimates were', async (t) => {
+    const state = join(folder, 'state');
+    mkdirSync(state, { mode: 0o700 });
+    t.match((await run('estimate', '--errors', '--state', state)).out, /Nothing has been measured yet/);
+    const key = { model: 'k', engine: 'llama', versions: {}, card: 'H200', cardBytes: null, driver: null };
+    const weightsPart = (bytes: number) => ({ name: 'weights', kind: 'weights', bytes, upFront: true }) as const;
+    await writeLearned(learnedFolder(state), learn(null, { key, source: '/m/x.gguf', estimate: { parts: [weightsPart(1_000)], contextBytes: () => 0 }, parts: [weightsPart(1_200)], contexts: [], residentBytes: 1_200, freshLoad: true, at: '2026-11-30T00:00:00.000Z' }));
+    const { out } = await run('estimate', '--errors', '--state', state);
+    t.match(out, /\/m\/x\.gguf +llama +H200 +1000 B +1\.2 KiB +\+20\.0 % +1/);
+    t.match(out, /1 size learned: half of the estimates were within 20\.0 %, the worst 20\.0 % off; 1 beyond the headroom/);
+    t.match(JSON.parse((await run('estimate', 'x.gguf', '--errors', '--state', state, '--json')).out), { source: '/m/x.gguf', measuredBytes: 1_200 });
+    t.equal((await run('estimate', 'another', '--errors', '--state', state, '--json')).out, '');
+  });
+});
+
+t.test('the table has twenty public shapes with the figures that are known of them', async (t) => {
+  const rows = tableRows();
+  t.equal(rows.length, 20);
+  const known: Readonly<Record<string, number>> = {
+    'Llama-3.1-8B': 131_072, 'Llama-3.2-1B': 32_768, 'Llama-3.3-70B': 327_680, 'Mistral-7B-v0.3': 131_072, 'Qwen2.5-7B': 57_344, 'Qwen3-8B': 147_456, 'Qwen3-32B': 262_144,
+    'Qwen3-30B-A3B': 98_304, 'DeepSeek-V2-Lite': 31_104, 'DeepSeek-V3': 70_272, 'gpt-oss-20b': 24_576, 'Jamba-v0.1': 16_384,
+  };
+  for (const [model, bytesPerToken] of Object.entries(known)) t.equal(rows.find((row) => row.model === model)?.bytesPerToken, bytesPerToken, model);
+  t.equal(rows.find(({ model }) => model === 'Llama-3.1-8B')?.contexts[2]?.bytes, 16 * 2 ** 30);
+  t.match(renderRows(rows).join('\n'), /Gemma-3-27B +81920 .* 52 layers of 16 kv heads, last 1024 tokens, 10 layers of 16 kv heads/);
+});
