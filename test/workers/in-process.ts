@@ -24,10 +24,13 @@ export interface RigOptions extends FakeBrokerOptions {
   readonly engine?: Engine;
   readonly cards?: readonly string[];
   readonly limits?: Limits;
+  /** What stands for the broker's state folder; left out: one that goes with the rig. */
+  readonly folder?: string;
 }
 
 export async function rig(options: RigOptions = {}): Promise<Rig> {
-  const folder = mkdtempSync(join(tmpdir(), 'lh-'));
+  const ownFolder = options.folder === undefined ? mkdtempSync(join(tmpdir(), 'lh-')) : null;
+  const folder = options.folder ?? ownFolder ?? '';
   const [brokerEnd, workerEnd] = memoryPair('control');
   const broker = new FakeBroker(brokerEnd, options);
   const shutdowns: string[] = [];
@@ -57,12 +60,12 @@ export async function rig(options: RigOptions = {}): Promise<Rig> {
       for (const caller of callers) caller.close();
       await closeWorker();
       await broker.closed;
-      rmSync(folder, { recursive: true, force: true });
+      if (ownFolder !== null) rmSync(ownFolder, { recursive: true, force: true });
     },
     abandon: async () => {
       broker.channel.destroy();
       await attached.data.close();
-      rmSync(folder, { recursive: true, force: true });
+      if (ownFolder !== null) rmSync(ownFolder, { recursive: true, force: true });
     },
   };
 }

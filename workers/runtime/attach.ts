@@ -1,11 +1,14 @@
 /** The way in: hello with the spawn key, welcome, the engine’s start, ready; and the way back, when the broker was lost. */
+import { dirname, isAbsolute } from 'node:path';
 import type { ControlMessage, LeaseholdError } from '../../protocol/index.js';
 import { openLine, type ByteStream, type Line, type Welcome } from '../../protocol/node/index.js';
+import { learnedFolder } from '../../src/models/learned/learned-store.js';
 import { ControlCardAllocator } from './card-allocator.js';
 import { DataServer } from './data-server.js';
 import type { Engine } from './engine.js';
 import type { WorkerEnvironment } from './environment.js';
 import { Heartbeats } from './heartbeats.js';
+import { LearnedSizes } from './learned-sizes.js';
 import { LedgerWatch } from './ledger-watch.js';
 import { WorkerLog } from './log.js';
 import { Worker } from './worker.js';
@@ -31,6 +34,11 @@ export interface AttachedWorker {
   close(): Promise<void>;
 }
 
+/** Learned sizes lie in the broker's private folder, where this worker's socket is; a pipe of Windows has no folder. */
+function folderOf(dataSocketPath: string): string | null {
+  return process.platform !== 'win32' && isAbsolute(dataSocketPath) ? learnedFolder(dirname(dataSocketPath)) : null;
+}
+
 /** Resolves when the broker has accepted `ready`. Commands are served from `welcome` on. */
 export async function attachWorker(options: AttachOptions): Promise<AttachedWorker> {
   const { engine, environment, dial = null, onShutdown, fatal } = options;
@@ -39,7 +47,8 @@ export async function attachWorker(options: AttachOptions): Promise<AttachedWork
   const { generation } = line.welcome;
   const log = new WorkerLog();
   log.attach(line);
-  const worker = new Worker({ engine, cards, channel: line, generation, limits, log, onShutdown, fatal });
+  const learned = new LearnedSizes({ folder: folderOf(environment.dataSocketPath), engine, card: cards.length === 1 ? cards[0] ?? null : null, log: (...line) => { log.line(...line); } });
+  const worker = new Worker({ engine, cards, channel: line, generation, limits, log, learned, onShutdown, fatal });
   const session = new WorkerSession(line, worker, engine, environment, log, options.onLost);
   const data = new DataServer({
     generation, key, limits,
@@ -54,6 +63,7 @@ export async function attachWorker(options: AttachOptions): Promise<AttachedWork
     close: async () => {
       session.closing = true;
       await worker.close();
+      await learned.saved();
       await data.close();
       await engine.close();
       await session.end();

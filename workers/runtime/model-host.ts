@@ -9,6 +9,7 @@ import { createDoor, leaseOf, references, stepDoor, wakeAtUs, type Door, type Do
 import { EngineWatch } from './engine-watch.js';
 import type { Engine } from './engine.js';
 import { toError } from './failure.js';
+import type { LearnedSizes } from './learned-sizes.js';
 import { ModelMoves, type UntimedDoorEvent } from './model-moves.js';
 import { mostUrgent, type Waiting } from './model-room.js';
 import type { Reports } from './reports.js';
@@ -22,6 +23,7 @@ export interface HostOptions {
   readonly channel: ControlChannel;
   readonly reports: Reports;
   readonly limits: Limits;
+  readonly learned: LearnedSizes;
   readonly answer: (command: DoorCommand, answer: DoorAnswer, host: ModelHost) => void;
   /** Nothing is held and nobody is here. */
   readonly onGone: (host: ModelHost) => void;

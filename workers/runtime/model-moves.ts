@@ -124,7 +124,7 @@ export class ModelMoves {
       else feed({ type: 'load_failed', failure: this.#loadFailure(error), freedBytes: 0, hostBytes: 0 });
       return;
     }
-    this.#loaded(startedUs);
+    this.#loaded(startedUs, true);
     feed({ type: 'load_done', parkable: this.held.parkable, partial: this.held.partial, slots: this.held.slots });
   }
 
@@ -142,8 +142,9 @@ export class ModelMoves {
     return failure;
   }
 
-  #loaded(startedUs: number): void {
+  #loaded(startedUs: number, fresh: boolean): void {
     const loadMs = elapsedMs(startedUs, nowUs());
+    this.#options.learned.observe(this.#options.key, this.#options.spec(), this.held, fresh);
     this.room.refusedBytes.clear();
     this.report('resident', true, loadMs);
     this.#options.loaded(loadMs, this.room.explain);
@@ -155,6 +156,7 @@ export class ModelMoves {
   async move(action: Act<'move'>): Promise<void> {
     const { devices } = this.#options;
     const before = devices.map((_, index) => this.held.residentBytesOn(index));
+    this.#options.learned.observeGrowth(this.#options.key, this.#options.spec(), this.held);
     try {
       await this.#options.watch.bounded(this.#inWords(action), this.#moved(action));
       this.#freedBytes = before.map((bytes, index) => Math.max(0, bytes - this.held.residentBytesOn(index)));
@@ -203,7 +205,7 @@ export class ModelMoves {
     this.#options.stage('resuming', null, `bringing ${key} back to ${this.#options.devices.join(' and ')}`, this.room.explain);
     if (action.context === null) throw new LeaseholdError('internal', { reason: 'a return without a context' });
     await this.held.resume(action.context, signal);
-    this.#loaded(startedUs);
+    this.#loaded(startedUs, false);
   }
 
   #left(target: 'host' | 'none' | 'device'): 'resident' | 'parked' | 'stuck' {
@@ -221,6 +223,7 @@ export class ModelMoves {
     try {
       await this.room.forContext(this.#leases, context, action.replaces, signal);
       await this.#contextOpened(context, action.replaces, signal);
+      this.#options.learned.observe(this.#options.key, this.#options.spec(), this.held, false);
       feed({ type: 'context_opened', name: context.name, tokens: context.tokens });
     } catch (error) {
       // A grant that crossed our taking it back still counts it.

@@ -7,6 +7,7 @@ import type { FirstContext } from './door-types.js';
 import type { EngineWatch } from './engine-watch.js';
 import type { Engine, Estimate } from './engine.js';
 import type { HeldModel } from './held-model.js';
+import type { LearnedSizes } from './learned-sizes.js';
 import { requestOnAll, type Grant, type OpenGang } from './lease-requests.js';
 
 /** What the calls that wait for the model want of a request made for them. */
@@ -23,6 +24,7 @@ export interface RoomOptions {
   readonly devices: readonly string[];
   readonly channel: ControlChannel;
   readonly watch: EngineWatch;
+  readonly learned: LearnedSizes;
   readonly spec: () => ModelSpec;
   /** Null: nobody waits. */
   readonly waiting: () => Waiting | null;
@@ -65,7 +67,7 @@ export class ModelRoom {
   async forModel(leases: readonly string[], context: FirstContext, signal: AbortSignal): Promise<readonly Grant[]> {
     const { key, devices } = this.#options;
     this.#options.stage('estimating', null, `reading the size of ${key}`, null);
-    const estimate = this.#estimate ??= await this.#estimated(signal);
+    const estimate = await this.#learned(signal);
     const first = this.#options.spec().embedding ? null : context;
     const budgets = devices.map((device, index) => loadBudget(estimateOn(estimate, devices.length, index), first, device, this.refusedBytes.get(device) ?? 0));
     const { grants, gang } = await this.#granted(leases, budgets, estimate, signal);
@@ -78,7 +80,7 @@ export class ModelRoom {
   /** Room for one more context of a resident model, in place of those that it `replaces`. */
   async forContext(leases: readonly string[], context: FirstContext, replaces: readonly string[], signal: AbortSignal): Promise<void> {
     const { key, devices } = this.#options;
-    const estimate = this.#estimate ??= await this.#estimated(signal);
+    const estimate = await this.#learned(signal);
     const budgets = devices.map((device, index): Budget => {
       const { parts, peakBytes } = contextBudget(estimateOn(estimate, devices.length, index), context, device);
       return { parts: [...droppedContexts(replaces), ...parts], peakBytes };
@@ -169,6 +171,12 @@ export class ModelRoom {
         this.#options.stage('waiting', null, `waiting for room on ${where}: ${position === 0 ? '' : `${String(position)} before it; `}${reason}`, explain);
       },
     });
+  }
+
+  /** With what has been measured since, in this process or before it. */
+  async #learned(signal: AbortSignal): Promise<Estimate> {
+    const estimate = this.#estimate ??= await this.#estimated(signal);
+    return this.#options.learned.applied(this.#options.key, estimate);
   }
 
   async #estimated(signal: AbortSignal): Promise<Estimate> {

@@ -9,6 +9,7 @@ import type { DoorAnswer, DoorCommand } from './door.js';
 import type { Engine, VisibleCard } from './engine.js';
 import { toError } from './failure.js';
 import type { WorkerLog } from './log.js';
+import type { LearnedSizes } from './learned-sizes.js';
 import { ModelHost, devicesOf } from './model-host.js';
 import type { CallerLink } from './outbox.js';
 import { Reports } from './reports.js';
@@ -21,6 +22,7 @@ export interface WorkerOptions {
   readonly generation: string;
   readonly limits: Limits;
   readonly log: WorkerLog;
+  readonly learned: LearnedSizes;
   /** The broker wants it to end, within that time. */
   readonly onShutdown: (graceMs: number, reason: string) => void;
   readonly fatal: (error: unknown) => void;
@@ -99,9 +101,9 @@ export class Worker {
   #host(key: string): ModelHost {
     const present = this.#hosts.get(key);
     if (present !== undefined) return present;
-    const { engine, channel, limits, fatal } = this.#options;
+    const { engine, channel, limits, fatal, learned } = this.#options;
     const host = new ModelHost({
-      key, engine, channel, limits, fatal, devices: this.#devices, reports: this.#reports,
+      key, engine, channel, limits, fatal, learned, devices: this.#devices, reports: this.#reports,
       answer: (command, answer, of) => { this.#answer(command, answer, of); },
       hung: (error) => { this.#hung(error); },
       onGone: (gone) => {
