@@ -38,8 +38,8 @@ class Site {
     return site;
   }
 
-  async start(): Promise<void> {
-    this.daemon = startHost({ teardown: (done: () => unknown) => { this.after.push(done); } }, this.options);
+  async start(limits: OrchestratorOptions['limits'] = {}): Promise<void> {
+    this.daemon = startHost({ teardown: (done: () => unknown) => { this.after.push(done); } }, { ...this.options, limits: { ...this.options.limits, ...limits } });
     this.boots.push((await this.daemon.hear('up'))['bootId'] as string);
   }
 
@@ -48,9 +48,10 @@ class Site {
     await this.daemon.exited;
   }
 
-  async restart(): Promise<void> {
+  /** The new one may have other limits, which whoever comes back is told. */
+  async restart(limits: OrchestratorOptions['limits'] = {}): Promise<void> {
     await this.kill();
-    await this.start();
+    await this.start(limits);
   }
 
   ledger(): Promise<LedgerState> {
@@ -183,9 +184,9 @@ t.test('a worker that does not come back is ended with everything that it starte
 });
 
 t.test('B85: when no broker comes back, workers end by themselves after the grace, and their children with them', async (t) => {
-  const site = await Site.open(t, { engines: engine({ grandchildren: 1, grandchildrenDetached: true }), limits: { reattachGraceMs: 1_000 }, models: { tales: scripted({ text: 'once' }) } });
+  const site = await Site.open(t, { engines: engine({ grandchildren: 1, grandchildrenDetached: true }), models: { tales: scripted({ text: 'once' }) } });
   await site.ask('tales');
-  await site.restart();
+  await site.restart({ reattachGraceMs: 1_000 });
   await site.atRest();
   t.equal(carriers(site.boots[0]!).length, 2, 'the second broker has the worker of the first');
   await site.kill();
