@@ -17,7 +17,7 @@ export const scenarios: readonly string[] = [
   // Model files
   'B158', 'B160', 'B161', 'B163', 'B164', 'B166', 'B167', 'B169', 'B170', 'B173',
   // Hub download, staging, verification
-  'B142', 'B143', 'B152', 'B157',
+  'B142', 'B143', 'B145', 'B146', 'B148', 'B149', 'B151', 'B152', 'B154', 'B155', 'B157', 'B206', 'B208', 'B209',
   // Acceptance
   'R265', 'R266', 'R267', 'R268', 'R269', 'R270', 'R271', 'R272', 'R273', 'R274', 'R275', 'R276', 'R277', 'R278',
 ];

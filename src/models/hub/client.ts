@@ -52,7 +52,7 @@ export class HubClient {
     const url = this.fileUrl(repository, path);
     const range = { range: `bytes=${String(offset)}-${String(offset + length - 1)}` };
     const wrong = (reason: string): LeaseholdError => invalid(repository.name, `asked for bytes ${String(offset)} to ${String(offset + length - 1)} of ${path}, ${reason}`);
-    return this.#patiently(url, askedFile(repository, path), range, async (answer) => {
+    return this.#asking(url, askedFile(repository, path), range, async (answer) => {
       const whole = answer.status === 200 && offset === 0 && length === sizeBytes;
       const said = /^bytes (\d+)-(\d+)\/(\d+|\*)$/.exec(answer.headers['content-range'] ?? '');
       if (!whole && (answer.status !== 206 || Number(said?.[1]) !== offset || Number(said?.[2]) !== offset + length - 1)) {
@@ -70,11 +70,21 @@ export class HubClient {
     return `${this.settings.endpoint}/${name}/resolve/${commit}/${path.split('/').map(encodeURIComponent).join('/')}`;
   }
 
+  /** Runs `attempt` again for what the network or a busy hub does to it, keeping the pauses that all keep. */
+  patiently<T>(attempt: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    return this.#patience.run(attempt, signal);
+  }
+
+  /** The error that an answer about a file means. */
+  refusal(answer: { readonly status: number; readonly headers: Readonly<Record<string, string>> }, repository: Repository, path: string): LeaseholdError {
+    return refusalOf(answer, askedFile(repository, path), this.settings) ?? invalid(repository.name, `it answers ${String(answer.status)}`);
+  }
+
   async #tree(repository: Repository): Promise<readonly RepositoryFile[]> {
     const { listFiles } = await import('@huggingface/hub');
     const fetch = async (url: string | URL | Request): Promise<Response> => {
       const { href } = new URL(url instanceof Request ? url.url : url);
-      return this.#patiently(href, { repository: repository.name, revision: repository.commit, file: null }, {}, async (answer) => {
+      return this.#asking(href, { repository: repository.name, revision: repository.commit, file: null }, {}, async (answer) => {
         const { link } = answer.headers;
         const body = await readBody(answer, listingBytesMax, () => invalid(repository.name, 'a page of its listing is too long'));
         return new Response(new Uint8Array(body), { status: answer.status, headers: typeof link === 'string' ? { link } : {} });
@@ -88,11 +98,11 @@ export class HubClient {
   }
 
   #whole(url: string, asked: Asked, headers: Readonly<Record<string, string>>, bytesMax: number, tooLong: () => LeaseholdError): Promise<Buffer> {
-    return this.#patiently(url, asked, headers, (answer) => readBody(answer, bytesMax, tooLong));
+    return this.#asking(url, asked, headers, (answer) => readBody(answer, bytesMax, tooLong));
   }
 
   /** One request and the reading of its answer, tried again as often as patience has it. */
-  #patiently<T>(url: string, asked: Asked, headers: Readonly<Record<string, string>>, use: (answer: Answer) => Promise<T>): Promise<T> {
+  #asking<T>(url: string, asked: Asked, headers: Readonly<Record<string, string>>, use: (answer: Answer) => Promise<T>): Promise<T> {
     const { settings } = this;
     if (settings.offline) throw new LeaseholdError('hub_unreachable', { endpoint: settings.endpoint, reason: 'HF_HUB_OFFLINE says not to ask it' });
     const { hubAnswerMs: answerMs, hubSilentMs: silentMs } = this.#limits;

@@ -3,13 +3,17 @@ import { Agent as HttpAgent, request as httpRequest, type IncomingHttpHeaders, t
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { LeaseholdError } from '../../../protocol/index.js';
 import { version } from '../../version.js';
-import type { Token } from './settings.js';
+
+/** What proves who asks: a `Token`, or what of it crossed into a thread. */
+export interface Authorization {
+  readonly authorization: string;
+}
 
 export interface Exchange {
   readonly url: string;
   readonly headers?: Readonly<Record<string, string>>;
   /** Goes to the origin of `url`, and on no redirect to another. */
-  readonly token: Token | null;
+  readonly token: Authorization | null;
   /** From sending to the first byte of the answer, a hop. */
   readonly answerMs: number;
   /** Longest silence within the body. */
@@ -71,7 +75,7 @@ export async function readBody(answer: Answer, bytesMax: number, tooLong: () => 
   return Buffer.concat(parts);
 }
 
-function send(url: URL, token: Token | null, { headers = {}, answerMs, silentMs, signal }: Exchange): Promise<IncomingMessage> {
+function send(url: URL, token: Authorization | null, { headers = {}, answerMs, silentMs, signal }: Exchange): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted();
     const secure = url.protocol === 'https:';

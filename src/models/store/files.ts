@@ -1,0 +1,99 @@
+/** Writing that survives: what has its name is whole, and lies where it should. */
+import { randomBytes } from 'node:crypto';
+import { constants } from 'node:fs';
+import { lstat, mkdir, open, readFile, realpath, rename, rm, stat } from 'node:fs/promises';
+import { basename, dirname, join, relative, sep } from 'node:path';
+import { LeaseholdError } from '../../../protocol/index.js';
+
+/** A file of JSON, replaced as a whole: readers see the old one or the new one, a crash leaves one of them. */
+export async function writeJsonDurably(path: string, value: unknown): Promise<void> {
+  const temporary = join(dirname(path), `.${basename(path)}.${String(process.pid)}.${randomBytes(6).toString('hex')}.tmp`);
+  try {
+    const file = await open(temporary, 'wx', 0o644);
+    try {
+      await file.writeFile(`${JSON.stringify(value, null, 1)}\n`);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await renameDurably(temporary, path);
+  } catch (error) {
+    await rm(temporary, { force: true });
+    throw error;
+  }
+}
+
+/** After it the name is on the disk, too. */
+export async function renameDurably(from: string, to: string): Promise<void> {
+  await rename(from, to);
+  await syncFolder(dirname(to));
+}
+
+/** A file's text; null where there is none. */
+export async function readTextIfThere(path: string): Promise<string | null> {
+  try {
+    return await readFile(path, 'utf8');
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR') return null;
+    throw error;
+  }
+}
+
+/** Makes `folder` below `root`, step by step. Throws `link_refused` where a link, or a file, stands on the way: nothing is written through one. */
+export async function makeFolder(root: string, folder: string): Promise<void> {
+  let path = root;
+  for (const step of relative(root, folder).split(sep)) {
+    path = join(path, step);
+    await mkdir(path).catch((error: unknown) => { if (codeOf(error) !== 'EEXIST') throw error; });
+    if (!(await lstat(path)).isDirectory()) throw new LeaseholdError('link_refused', { path, reason: 'stands where the model store has a folder' });
+  }
+}
+
+export interface RealFile {
+  /** With all links followed. */
+  readonly path: string;
+  readonly sizeBytes: number;
+}
+
+/**
+ * The regular file behind a path, links followed as far as they stay within `root`; null where there is none, or only a
+ * link to nothing. Throws `link_refused` for one that leads out.
+ */
+export async function fileWithin(root: string, path: string): Promise<RealFile | null> {
+  try {
+    const real = await realpath(path);
+    const base = await realpath(root);
+    if (real !== base && !real.startsWith(base + sep)) throw new LeaseholdError('link_refused', { path, reason: `leads out of ${root}` });
+    const { size } = await stat(real).then((found) => (found.isFile() ? found : { size: null }));
+    return size === null ? null : { path: real, sizeBytes: size };
+  } catch (error) {
+    if (['ENOENT', 'ENOTDIR', 'ELOOP'].includes(codeOf(error))) return null;
+    throw error;
+  }
+}
+
+/** Size of a regular file that is no link; null where there is none. */
+export async function plainFileBytes(path: string): Promise<number | null> {
+  try {
+    const found = await lstat(path);
+    return found.isFile() ? found.size : null;
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR') return null;
+    throw error;
+  }
+}
+
+/** Not every system lets a folder be opened to be flushed; those order names themselves. */
+async function syncFolder(path: string): Promise<void> {
+  if (process.platform === 'win32') return;
+  const folder = await open(path, constants.O_RDONLY);
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
+}
+
+export function codeOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : '';
+}

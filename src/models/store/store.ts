@@ -1,0 +1,169 @@
+/** What is staged on this machine: found, listed, checked and removed, without a network. */
+import { randomBytes } from 'node:crypto';
+import { mkdir, open, readdir, rename, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { LeaseholdError } from '../../../protocol/index.js';
+import { curatedProfiles, shippedFolder } from '../profile/curated.js';
+import type { Policy } from '../policy/policy.js';
+import { readProfileManifest } from '../profile/read.js';
+import { generatedIdShape, type Profile, type ProfileManifest } from '../profile/profile.js';
+import { isCommit, referenceText, type HubReference } from '../reference.js';
+import { codeOf, makeFolder, plainFileBytes, readTextIfThere, writeJsonDurably } from './files.js';
+import { Layout, type Snapshot } from './layout.js';
+import { readMarker, type Marker, type StagedFile } from './marker.js';
+
+/** A profile and whether everything that it needs is there. */
+export interface StoredModel {
+  readonly manifest: ProfileManifest;
+  /** Null: staged. */
+  readonly missing: string | null;
+  readonly files: readonly StagedFile[];
+  /** Of the snapshot. */
+  readonly folder: string;
+}
+
+interface ReferenceRecord {
+  readonly reference: string;
+  readonly profile_id: string;
+  readonly revision: string;
+  readonly resolved_at_unix: number;
+}
+
+export class ModelStore {
+  readonly layout: Layout;
+  readonly policy: Policy;
+
+  constructor(root: string, policy: Policy) {
+    this.layout = new Layout(root);
+    this.policy = policy;
+  }
+
+  /** Makes the root and tries what staging rests on. Rejects with `store_unusable` where names can be made twice or not replaced. */
+  async prepare(): Promise<void> {
+    const { root } = this.layout;
+    const fault = (reason: string, cause?: unknown): LeaseholdError => new LeaseholdError('store_unusable', { path: root, reason }, cause === undefined ? {} : { cause });
+    const probe = join(root, `.probe-${String(process.pid)}-${randomBytes(6).toString('hex')}`);
+    try {
+      await mkdir(root, { recursive: true });
+      await (await open(probe, 'wx')).close();
+      const second = await open(probe, 'wx').then(async (file) => { await file.close(); return true; }, (error: unknown) => { if (codeOf(error) === 'EEXIST') return false; throw error; });
+      await rename(probe, `${probe}.renamed`);
+      await rm(`${probe}.renamed`);
+      if (second) throw fault('its file system makes a file that exists already');
+    } catch (error) {
+      throw error instanceof LeaseholdError ? error : fault((error as Error).message, error);
+    }
+  }
+
+  /** The folder of a snapshot, made, and no link on the way. */
+  async snapshotFolder(snapshot: Snapshot): Promise<string> {
+    const folder = this.layout.snapshotFolder(snapshot);
+    await makeFolder(this.layout.root, folder);
+    return folder;
+  }
+
+  async marker(snapshot: Snapshot): Promise<Marker | null> {
+    return readMarker(this.layout.marker(snapshot), snapshot);
+  }
+
+  /** Why a profile cannot be loaded from here, or null; and what it needs, where that is known. */
+  async state({ id, repository, revision }: Profile): Promise<Pick<StoredModel, 'missing' | 'files'>> {
+    const snapshot = { repository, commit: revision };
+    const marker = await this.marker(snapshot);
+    const wanted = marker?.profiles[id];
+    if (marker === null || wanted === undefined) return { missing: 'it was never staged to the end', files: [] };
+    const files = marker.files.filter(({ path }) => wanted.includes(path));
+    const folder = this.layout.snapshotFolder(snapshot);
+    for (const path of wanted) {
+      const file = files.find((each) => each.path === path);
+      const bytes = file === undefined ? null : await plainFileBytes(join(folder, path));
+      if (file === undefined || bytes === null) return { missing: `${path} is not there`, files };
+      if (bytes !== file.size_bytes) return { missing: `${path} has ${String(bytes)} bytes instead of ${String(file.size_bytes)}`, files };
+    }
+    return { missing: null, files };
+  }
+
+  /** Stores a generated profile; `created` is false where the same is there. Throws `profile_collision` where another is. */
+  async saveProfile(manifest: ProfileManifest): Promise<{ readonly path: string; readonly created: boolean }> {
+    const path = this.layout.profileFile(manifest.profile.id);
+    const text = await readTextIfThere(path);
+    if (text !== null) {
+      const there = readProfileManifest(text, path, this.policy);
+      if (!isDeepStrictEqual(there.profile, manifest.profile)) throw new LeaseholdError('profile_collision', { profile: manifest.profile.id, path });
+      return { path, created: false };
+    }
+    await makeFolder(this.layout.root, dirname(path));
+    await writeJsonDurably(path, manifest);
+    return { path, created: true };
+  }
+
+  /** Remembers what a reference means. One that names a commit says nothing of any branch (B155). */
+  async saveReference(reference: HubReference, profile: Profile, atUnix: number): Promise<void> {
+    const text = referenceText(reference);
+    const path = this.layout.reference(reference.repository, text);
+    await makeFolder(this.layout.root, dirname(path));
+    await writeJsonDurably(path, { reference: text, profile_id: profile.id, revision: profile.revision, resolved_at_unix: atUnix } satisfies ReferenceRecord);
+  }
+
+  /** The profile that a reference meant when it was last resolved; where it never was, the only one of its repository that is here. */
+  async findReference(reference: HubReference): Promise<StoredModel> {
+    const text = referenceText(reference);
+    const record = await readTextIfThere(this.layout.reference(reference.repository, text));
+    const id = record === null ? null : (JSON.parse(record) as Partial<ReferenceRecord>).profile_id ?? null;
+    if (id !== null) return this.find(id);
+    const models = await this.list();
+    const fits = models.filter(({ manifest: { profile } }) => profile.repository === reference.repository
+      && (reference.revision === null || (isCommit(reference.revision) && profile.revision === reference.revision))
+      && (reference.selection === null || profile.quantization_method === reference.selection.toLowerCase()));
+    const [only] = fits;
+    if (only === undefined || fits.length > 1) throw new LeaseholdError('profile_unknown', { profile: text, known: names(fits.length > 1 ? fits : models) });
+    return only;
+  }
+
+  /** By the id of a generated profile. Throws `profile_unknown`, or what is wrong with its file. */
+  async find(id: string): Promise<StoredModel> {
+    const path = this.layout.profileFile(id);
+    const text = await readTextIfThere(path);
+    if (text === null) throw new LeaseholdError('profile_unknown', { profile: id, known: names(await this.list()) });
+    return this.#stored(readProfileManifest(text, path, this.policy));
+  }
+
+  /** A curated profile, with the folder of its files where they ship. */
+  async findCurated(id: string): Promise<{ readonly profile: Profile; readonly folder: string; readonly missing: string | null }> {
+    const profile = curatedProfiles().get(id);
+    if (profile === undefined) throw new LeaseholdError('profile_unknown', { profile: id, known: [...curatedProfiles().keys()].join(', ') });
+    const shipped = shippedFolder(profile);
+    if (shipped !== null) return { profile, folder: shipped, missing: null };
+    return { profile, folder: this.layout.snapshotFolder({ repository: profile.repository, commit: profile.revision }), missing: (await this.state(profile)).missing };
+  }
+
+  /** Every profile that is stored and can be read; `onFault` hears of those that cannot. */
+  async list(onFault: (error: LeaseholdError) => void = () => undefined): Promise<readonly StoredModel[]> {
+    const ids = await readdir(this.layout.profilesFolder).catch((error: unknown) => {
+      if (codeOf(error) === 'ENOENT') return [];
+      throw error;
+    });
+    const found: StoredModel[] = [];
+    for (const id of ids.filter((name) => generatedIdShape.test(name)).sort()) {
+      const path = this.layout.profileFile(id);
+      const text = await readTextIfThere(path);
+      if (text === null) continue;
+      try {
+        found.push(await this.#stored(readProfileManifest(text, path, this.policy)));
+      } catch (error) {
+        onFault(LeaseholdError.from(error));
+      }
+    }
+    return found;
+  }
+
+  async #stored(manifest: ProfileManifest): Promise<StoredModel> {
+    const { repository, revision } = manifest.profile;
+    return { manifest, ...await this.state(manifest.profile), folder: this.layout.snapshotFolder({ repository, commit: revision }) };
+  }
+}
+
+function names(models: readonly StoredModel[]): string {
+  return models.map(({ manifest }) => manifest.requested_reference).join(', ') || 'none';
+}

@@ -1,0 +1,91 @@
+/** Checking what is staged byte by byte, and removing it. */
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { LeaseholdError, type Limits } from '../../../protocol/index.js';
+import { lockHolder, withLock } from '../staging/lock.js';
+import type { StagingThreads } from '../staging/threads.js';
+import { plainFileBytes } from './files.js';
+import { writeMarker, type Marker, type StagedFile } from './marker.js';
+import type { ModelStore, StoredModel } from './store.js';
+
+export interface UpkeepTools {
+  readonly store: ModelStore;
+  readonly threads: StagingThreads;
+  readonly limits: Limits;
+}
+
+export interface Verdict {
+  readonly path: string;
+  readonly sizeBytes: number;
+  /** Null: as it was staged. */
+  readonly fault: string | null;
+}
+
+/**
+ * Hashes every file of a model. What is wrong is thrown away and the marker says so, so that no engine loads it and the
+ * next pull fetches those files alone.
+ */
+export async function verifyModel({ store, threads, limits }: UpkeepTools, model: StoredModel, signal: AbortSignal, onFile: (path: string) => void = () => undefined): Promise<readonly Verdict[]> {
+  const { profile } = model.manifest;
+  const snapshot = { repository: profile.repository, commit: profile.revision };
+  if (await store.marker(snapshot) === null) throw notStaged(model, 'it was never staged to the end');
+  return withLock({ path: store.layout.lock(snapshot), repository: profile.repository, limits, signal }, async () => {
+    const marker = await store.marker(snapshot);
+    const wanted = marker?.profiles[profile.id];
+    if (marker === null || wanted === undefined) throw notStaged(model, 'it was never staged to the end');
+    const verdicts: Verdict[] = [];
+    for (const file of marker.files.filter(({ path }) => wanted.includes(path))) {
+      onFile(file.path);
+      verdicts.push({ path: file.path, sizeBytes: file.size_bytes, fault: await faultOf(threads, join(model.folder, ...file.path.split('/')), file, signal) });
+    }
+    const wrong = new Set(verdicts.filter(({ fault }) => fault !== null).map(({ path }) => path));
+    if (wrong.size > 0) {
+      await writeMarker(store.layout.marker(snapshot), { ...marker, files: marker.files.filter(({ path }) => !wrong.has(path)) });
+      for (const path of wrong) await rm(join(model.folder, ...path.split('/')), { force: true });
+    }
+    return verdicts;
+  });
+}
+
+async function faultOf(threads: StagingThreads, path: string, file: StagedFile, signal: AbortSignal): Promise<string | null> {
+  const bytes = await plainFileBytes(path);
+  if (bytes === null) return 'it is not there';
+  if (bytes !== file.size_bytes) return `it has ${String(bytes)} bytes instead of ${String(file.size_bytes)}`;
+  const algorithm = file.sha256 === null ? 'git' : 'sha256';
+  const outcome = await threads.run({ kind: 'hash', path, sizeBytes: bytes, algorithm }, signal);
+  if (outcome.kind === 'failed') return outcome.details['reason'] ?? outcome.code;
+  const expected = file.sha256 ?? file.git_sha1;
+  return outcome.kind === 'done' && outcome.hex === expected ? null : `its hash is ${outcome.kind === 'done' ? outcome.hex : '?'} instead of ${String(expected)}`;
+}
+
+/** Removes a profile and the files that no other profile needs. Rejects with `model_in_use` while somebody stages its snapshot, or `users` names who has it. Resolves to the bytes that came free. */
+export async function removeModel({ store, limits }: UpkeepTools, model: StoredModel, users: readonly string[], signal: AbortSignal): Promise<number> {
+  const { profile } = model.manifest;
+  const snapshot = { repository: profile.repository, commit: profile.revision };
+  const lock = store.layout.lock(snapshot);
+  const holder = users[0] ?? await lockHolder(lock);
+  if (holder !== null) throw new LeaseholdError('model_in_use', { profile: model.manifest.requested_reference, holder });
+  const withoutProfile = async (): Promise<number> => {
+    await rm(join(store.layout.profileFile(profile.id), '..'), { recursive: true, force: true });
+    const marker = await store.marker(snapshot);
+    if (marker === null) return 0;
+    const { left, gone } = without(marker, profile.id);
+    await writeMarker(store.layout.marker(snapshot), left);
+    for (const { path } of gone) await rm(join(model.folder, ...path.split('/')), { force: true });
+    if (Object.keys(left.profiles).length === 0) await rm(model.folder, { recursive: true, force: true });
+    return gone.reduce((sum, file) => sum + file.size_bytes, 0);
+  };
+  // A profile whose snapshot was never begun has no folder for a lock either.
+  return await store.marker(snapshot) === null ? withoutProfile() : withLock({ path: lock, repository: profile.repository, limits, signal }, withoutProfile);
+}
+
+function without(marker: Marker, id: string): { readonly left: Marker; readonly gone: readonly StagedFile[] } {
+  const profiles = Object.fromEntries(Object.entries(marker.profiles).filter(([other]) => other !== id));
+  const needed = new Set(Object.values(profiles).flat());
+  return { left: { ...marker, profiles, files: marker.files.filter(({ path }) => needed.has(path)) }, gone: marker.files.filter(({ path }) => !needed.has(path)) };
+}
+
+/** Nothing is downloaded because somebody wants to run it: staging is the only way in. */
+export function notStaged({ manifest }: Pick<StoredModel, 'manifest'>, reason: string): LeaseholdError {
+  return new LeaseholdError('not_staged', { profile: manifest.requested_reference, reference: manifest.requested_reference, reason });
+}
