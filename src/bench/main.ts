@@ -42,6 +42,13 @@ const benches: Readonly<Record<string, Entry>> = {
       return { run: async () => ({ ...(await benchPolicy()) }), limits: policyLimits };
     },
   },
+  stage: {
+    about: 'bringing a model here from a hub, against a plain copy that hashes the same bytes',
+    load: async () => {
+      const { benchStage, stageLimits } = await import('./stage.js');
+      return { run: async () => ({ ...(await benchStage()) }), limits: stageLimits };
+    },
+  },
 };
 
 const grantsMax = 100_000_000;

@@ -66,7 +66,7 @@ function buildProgram(dependencies: Dependencies, done: (code: number) => void):
     .exitOverride()
     .configureOutput({ writeOut: (text) => { io.stdout.write(text); }, writeErr: (text) => { if (text.includes('Usage:')) io.stderr.write(text); }, getOutHelpWidth: () => io.stdout.columns, getErrHelpWidth: () => io.stderr.columns });
 
-  const add = <Options>(usage: string, description: string, load: () => Promise<Act<Options>>): Command => {
+  const add: Add = <Options>(usage: string, description: string, load: () => Promise<Act<Options>>): Command => {
     const command = program.command(usage).description(description);
     command.action(async (...received: unknown[]) => {
       const act = await load();
@@ -79,25 +79,27 @@ function buildProgram(dependencies: Dependencies, done: (code: number) => void):
   add('up', 'own the cards and serve until Ctrl-C', async () => (await import('./commands/up.js')).up)
     .addOption(cardOption()).addOption(reserveOption()).addOption(ledgerOnlyOption());
   addRunOptions(add('run', 'ask a model; the prompt is the arguments, or standard input', async () => (await import('./commands/run.js')).run))
-    .argument('<model>', 'a name or alias, or the path of a GGUF file')
+    .argument('<model>', 'a name or alias, owner/name once it is pulled, or the path of a GGUF file')
     .argument('[prompt...]', 'the question; left out: read from standard input');
   add('ps', 'the ledger: cards, models, who waits, workers', async () => (await import('./commands/ps.js')).ps)
     .option('-w, --watch', 'draw it again and again until Ctrl-C')
     .option('--interval <duration>', 'how often with --watch (default: 1s)');
   add('evict', 'free a model\'s card bytes once its calls have ended', async () => (await import('./commands/evict.js')).evict)
-    .argument('<model>', 'a name or alias, or the path of a GGUF file')
+    .argument('<model>', 'a name or alias, owner/name once it is pulled, or the path of a GGUF file')
     .option('--park', 'keep a copy in host memory where the engine can')
     .option('--deadline <duration>', 'longest to wait, like 30s');
   add('pin', 'never evict a model for another', async () => (await import('./commands/pin.js')).pin)
-    .argument('<model>', 'a name or alias, or the path of a GGUF file')
+    .argument('<model>', 'a name or alias, owner/name once it is pulled, or the path of a GGUF file')
     .option('--off', 'evict it again when room is needed');
   add('explain', 'why: each decision with the numbers that made it', async () => (await import('./commands/explain.js')).explain)
     .argument('[about]', 'a record\'s id, or a model: a name or alias, or the path of a GGUF file; left out: whatever was decided last')
     .option('-c, --count <number>', 'how many, newest first (default: back to the last decision; of an id: 1)');
-  add('models', 'the models that can be asked for, and which are loaded', async () => (await import('./commands/models.js')).models);
+  add('models', 'the models that can be asked for, and which are loaded', async () => (await import('./commands/models.js')).models)
+    .option('--pulled', 'instead: what has been pulled from a hub, and whether it is whole');
   add('limits', 'every limit with its value and meaning', async () => (await import('./commands/limits.js')).limits);
   addEstimateOptions(add('estimate', 'the bytes that a model will need, and how each figure was got; no card is touched', async () => (await import('./commands/estimate.js')).estimateCommand))
     .argument('[model]', 'a GGUF file, a folder, or owner/name[@revision][:file-or-quant]');
+  addModelCommands(add);
   add('demo', 'three small models take turns on a simulated card that holds two', async () => (await import('./demo/demo.js')).demo);
   add('stress', 'play a scenario of callers and faults, and hold it to what it expects', async () => (await import('./commands/stress.js')).stress)
     .argument('[scenario]', 'a YAML file, or the name of one that ships (--list)')
@@ -112,6 +114,20 @@ function buildProgram(dependencies: Dependencies, done: (code: number) => void):
     .addOption(cardOption());
   for (const command of program.commands) addCommonOptions(command);
   return program;
+}
+
+type Add = <Options>(usage: string, description: string, load: () => Promise<Act<Options>>) => Command;
+
+function addModelCommands(add: Add): void {
+  add('pull', 'bring a model from a hub here, checked', async () => (await import('./commands/pull.js')).pull)
+    .argument('<model>', 'owner/name[@revision][:file-or-quant]')
+    .addOption(new Option('--backend <name>', 'what it is to run on, where several can').choices(['transformers', 'vllm', 'llama_cpp']))
+    .option('--pin <file=sha256>', 'refuse unless the hub says this of the file; may be repeated', collect)
+    .option('-q, --quiet', 'no progress on standard error');
+  add('verify', 'hash what has been pulled; throw away what is wrong', async () => (await import('./commands/pulled.js')).verify)
+    .argument('[model]', 'a reference or the id of a profile; left out: all');
+  add('rm', 'remove a model that has been pulled', async () => (await import('./commands/pulled.js')).remove)
+    .argument('<model>', 'a reference or the id of a profile');
 }
 
 function addRunOptions(command: Command): Command {

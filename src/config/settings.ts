@@ -154,9 +154,9 @@ class Reader {
     return name.endsWith('Ms') ? this.duration(value, pointer) : Number(value);
   }
 
-  /** A bare word is the name of a model that ships; `sim:` is a script of the simulated engine; the rest are paths. */
+  /** A bare word is the name of a model that ships; `sim:` is a script of the simulated engine, `hf.co/` a model that was pulled; the rest are paths. */
   #modelSource(text: string): string {
-    return text.startsWith('sim:') || /^[\w-]+$/.test(text) ? text : this.path(text);
+    return text.startsWith('sim:') || text.startsWith('hf.co/') || /^[\w-]+$/.test(text) ? text : this.path(text);
   }
 }
 

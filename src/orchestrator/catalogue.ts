@@ -151,7 +151,7 @@ function noSuchFile(source: string): string {
  * settings that change the load and over how many cards it is. Context, class and sampling are not in it, so
  * two presets of one file share one load (B77).
  */
-function modelKeyOf(engine: string, source: string, embedding: boolean, settings: Readonly<Record<string, string>>, cards: number): string {
+export function modelKeyOf(engine: string, source: string, embedding: boolean, settings: Readonly<Record<string, string>>, cards: number): string {
   const ordered = Object.keys(settings).sort().map((key) => [key, settings[key]]);
   const digest = createHash('sha256').update(JSON.stringify([engine, source, embedding, ordered, ...(cards === 1 ? [] : [cards])])).digest('hex').slice(0, 8);
   const stem = source.startsWith('sim:') ? 'script' : basename(source, extname(source));

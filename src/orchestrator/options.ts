@@ -4,7 +4,7 @@ import type { EngineCommand, Log } from '../../broker/shell/index.js';
 
 /** One model to serve. */
 export interface ModelOptions {
-  /** Path of what the engine loads: a GGUF file for `llama`, a script for `simulated`. Or the name of a model that ships with Leasehold. */
+  /** Path of what the engine loads: a GGUF file for `llama`, a script for `simulated`. Or the name of a model that ships with Leasehold; or `hf.co/owner/name[:quant]`, a GGUF that was pulled. */
   readonly source: string;
   /** Default `llama`. */
   readonly engine?: string;

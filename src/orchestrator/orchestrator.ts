@@ -17,6 +17,7 @@ import { Links, wayBack, type Link } from './link.js';
 import { toWireInput, toWireSampling, type WireInput } from './inputs.js';
 import { otherCards } from './other-cards.js';
 import type { OrchestratorOptions } from './options.js';
+import { withStagedSources } from './staged-sources.js';
 import { sparing } from './stages.js';
 import { version } from '../version.js';
 import { checkOptions, checked } from './tables.js';
@@ -27,12 +28,12 @@ import type {
 /**
  * Starts, or attaches to, the broker of this machine and serves the models.
  * Rejects with a LeaseholdError: `broker_running`, `broker_lost`,
- * `config_invalid`, `model_invalid`, `engine_unknown`, `device_unknown`, `limit_relation`.
+ * `config_invalid`, `model_invalid`, `profile_unknown`, `not_staged`, `engine_unknown`, `device_unknown`, `limit_relation`.
  * Nothing is loaded before it is asked for, except models with `preload`.
  */
 export async function createOrchestrator(options: OrchestratorOptions = {}): Promise<Orchestrator> {
   checkOptions(options);
-  const catalogue = new Catalogue(options.models ?? {});
+  const catalogue = new Catalogue(await withStagedSources(options.models ?? {}));
   const expectedWorkers = Object.keys(options.models ?? {}).length;
   const log = steadyLog(options.log ?? silentLog);
   // A broker of our own has no engines but these. One that we take over later served others, too, and their models fail alone.
@@ -55,8 +56,8 @@ export async function createOrchestrator(options: OrchestratorOptions = {}): Pro
 }
 
 /** What an orchestrator with these options would serve. Throws as `createOrchestrator` does for models that are none. */
-export function servedModels({ models = {} }: Pick<OrchestratorOptions, 'models'>): readonly ServedModel[] {
-  return shown(new Catalogue(models));
+export async function servedModels({ models = {} }: Pick<OrchestratorOptions, 'models'>): Promise<readonly ServedModel[]> {
+  return shown(new Catalogue(await withStagedSources(models)));
 }
 
 function shown({ models }: Catalogue): readonly ServedModel[] {

@@ -174,7 +174,7 @@ t.test('run', async (t) => {
     writeFileSync(join(work, 'notes.yaml'), 'models: {}');
     mkdirSync(join(work, 'folder.gguf'));
     const cases: readonly (readonly [written: string, what: string])[] = [
-      ['./nofile.gguf', 'there is no such file'], ['/nowhere/x', 'there is no such file'], ['nofile.gguf', 'there is no such file'], ['some/where', 'there is no such file'],
+      ['./nofile.gguf', 'there is no such file'], ['/nowhere/x', 'there is no such file'], ['nofile.gguf', 'there is no such file'], ['some/where/else', 'there is no such file'],
       ['./notes.yaml', 'it is not a GGUF file'], ['notes.yaml', 'it is not a GGUF file'], ['./folder.gguf', 'it is a folder'], ['./notes.yaml/x', 'there is no such file'],
     ];
     for (const [written, what] of cases) {
@@ -188,6 +188,8 @@ t.test('run', async (t) => {
     t.match((await finish(['run', 'nofile.gguf', 'q', '--context', '64'])).err, /nofile\.gguf cannot be used: there is no such file/);
     t.match((await finish(['run', 'notes.yaml', 'q', '-q'], { answer, served: ['notes.yaml'] })), { code: 0, out: 'Paris it is\n' }, 'a name that is known is a name, whatever lies beside');
     t.match((await finish(['run', 'nobody', 'q', '-q'])).err, /There is no model nobody here/);
+    const unknown = { failure: new LeaseholdError('model_unknown', { model: 'some/where', known: 'tiny-facts' }) };
+    for (const args of [['evict', 'some/where'], ['run', 'some/where', 'q', '-q']]) t.match((await finish(args, unknown, { env: { LEASEHOLD_MODELS: join(work, 'store') } })), { code: 2, err: /some\/where is no model that is here[\s\S]*leasehold pull/ });
   });
 
   t.test('says which options a broker that runs already does not follow', async (t) => {

@@ -5,7 +5,7 @@ import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
 import { createStatusLine, noStatusLine } from '../terminal/progress.js';
 import { formatBytes } from '../terminal/size-format.js';
-import { modelReference } from './model-reference.js';
+import { findModel } from './model-reference.js';
 import { withModel } from './with-model.js';
 
 /** An eviction that takes longer is waiting for something. */
@@ -18,7 +18,7 @@ interface EvictOptions {
 
 export async function evict(context: CommandContext, args: readonly unknown[], options: EvictOptions): Promise<number> {
   const [written] = args as [string];
-  const reference = modelReference(written, context.io.cwd);
+  const reference = await findModel(written, context.io);
   const deadlineMs = duration(options.deadline, '--deadline');
   const { io, json } = context;
   return stoppableOnceConfigured(context, async (signal) => withModel(context, reference, async (orchestrator, model) => {

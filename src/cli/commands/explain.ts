@@ -7,7 +7,7 @@ import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
 import { renderExplain } from '../views/explain-view.js';
 import { createNames } from '../views/names.js';
-import { modelReference } from './model-reference.js';
+import { findModel } from './model-reference.js';
 import { withModel } from './with-model.js';
 
 interface ExplainOptions {
@@ -20,7 +20,7 @@ export async function explain(context: CommandContext, args: readonly unknown[],
   const read = async (orchestrator: Orchestrator, wanted: string | undefined) =>
     count === null ? lastStory(await orchestrator.explain(wanted, lookedBackMax)) : orchestrator.explain(wanted, count);
   if (about !== undefined && explainId().check(about, '') !== null) {
-    return withModel(context, modelReference(about, context.io.cwd), async (orchestrator, model) => {
+    return withModel(context, await findModel(about, context.io), async (orchestrator, model) => {
       show(context, orchestrator, await read(orchestrator, model), `There is no record about ${model}.`);
       return exitCodes.done;
     });

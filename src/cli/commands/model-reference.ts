@@ -4,6 +4,7 @@ import { extname, isAbsolute, resolve } from 'node:path';
 import { LeaseholdError } from '../../../protocol/index.js';
 import type { OrchestratorOptions } from '../../orchestrator/options.js';
 import { tinyModels } from '../../orchestrator/shipped-models.js';
+import type { Io } from '../io.js';
 
 export interface ModelReference {
   /** As it was written: a file is called by its path, so that no model's name can be mistaken for it. */
@@ -12,6 +13,26 @@ export interface ModelReference {
   readonly path: string | null;
   /** Why it is no file that could be served, where it reads like one; null where it reads like a name. */
   readonly doubt: string | null;
+  /** The file that was staged for it, where it names a model of a hub. */
+  readonly staged: string | null;
+  /** Why none was, where it reads as if it named one. */
+  readonly missing: LeaseholdError | null;
+}
+
+/** One slash, as in `owner/name@revision:quant`; a path has more, or begins like one. */
+const hubShape = /^(hf\.co\/)?[A-Za-z0-9][^/\\@:]*\/[^/\\@:]+([@:].*)?$/;
+
+/** `modelReference`, and for `owner/name` what is staged of it. */
+export async function findModel(written: string, { cwd, env }: Pick<Io, 'cwd' | 'env'>): Promise<ModelReference> {
+  const reference = modelReference(written, cwd);
+  if (reference.path !== null || !hubShape.test(written) || (/\.gguf$/i.test(written) && !written.includes(':'))) return reference;
+  const { stagedSource } = await import('../../models/staged.js');
+  try {
+    return { ...reference, staged: await stagedSource(written, env, cwd) };
+  } catch (error) {
+    // It may still be a name that is configured, or that a daemon knows.
+    return { ...reference, missing: LeaseholdError.from(error) };
+  }
 }
 
 /** Throws `model_invalid` for `./x`, `../x` and `/x` that are no GGUF file. A bare word may still be a name that a daemon knows. */
@@ -22,19 +43,22 @@ export function modelReference(written: string, cwd: string): ModelReference {
   const readsLikePath = certain || isGguf || /[\\/]/.test(written) || (existsSync(path) && faultOf(path) !== aFolder);
   const fault = readsLikePath ? faultOf(path) : null;
   if (certain && fault !== null) throw invalid(written, fault);
-  return { written, path: certain ? path : null, doubt: readsLikePath ? fault ?? 'write ./ before it, so that it is taken for a file' : null };
+  return { written, path: certain ? path : null, doubt: readsLikePath ? fault ?? 'write ./ before it, so that it is taken for a file' : null, staged: null, missing: null };
 }
 
 /** What an orchestrator threw; a name that nobody knows and that reads like a path is told as a path. */
-export function asPath(thrown: unknown, { written, doubt }: ModelReference): unknown {
+export function asPath(thrown: unknown, { written, doubt, missing }: ModelReference): unknown {
+  if (missing !== null && thrown instanceof LeaseholdError && thrown.code === 'model_unknown') return missing;
   return doubt !== null && thrown instanceof LeaseholdError && thrown.code === 'model_unknown' ? invalid(written, doubt, thrown) : thrown;
 }
 
 /** The options of a command that serves what is configured without preloads, and besides it the file, if it is one; and what the model is called there. */
-export function withReference(options: OrchestratorOptions, { written, path }: ModelReference): { readonly name: string; readonly options: OrchestratorOptions } {
+export function withReference(options: OrchestratorOptions, { written, path, staged }: ModelReference): { readonly name: string; readonly options: OrchestratorOptions } {
   const models = Object.fromEntries(Object.entries(options.models ?? {}).map(([name, model]) => [name, { ...model, preload: false }]));
-  if (path === null) return { name: written, options: { ...options, models } };
   const taken = new Set([...Object.keys(tinyModels), ...Object.entries(models).flatMap(([name, { aliases }]) => [name, ...(aliases ?? [])])]);
+  // What is configured under a name goes before what was pulled under it.
+  if (path === null && staged !== null && !taken.has(written)) return { name: written, options: { ...options, models: { ...models, [written]: { source: staged } } } };
+  if (path === null) return { name: written, options: { ...options, models } };
   let name = written;
   while (taken.has(name)) name = `./${name}`;
   return { name, options: { ...options, models: { ...models, [name]: { source: path } } } };

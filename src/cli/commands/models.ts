@@ -7,14 +7,15 @@ import { writeJson, writeLine } from '../report.js';
 import { formatBytes } from '../terminal/size-format.js';
 import { renderTable } from '../terminal/table.js';
 
-export async function models(context: CommandContext): Promise<number> {
+export async function models(context: CommandContext, _args: readonly unknown[] = [], options: { readonly pulled?: boolean } = {}): Promise<number> {
+  if (options.pulled === true) return (await import('./pulled.js')).pulled(context);
   try {
     await withOrchestrator(context, { broker: 'attach' }, async ({ orchestrator }) => { show(context, orchestrator.models, await orchestrator.ledger()); });
   } catch (error) {
     if (!(error instanceof LeaseholdError) || error.code !== 'broker_lost') throw error;
     const { servedModels } = await import('../../orchestrator/index.js');
     const config = await context.config();
-    show(context, servedModels(config.options), null);
+    show(context, await servedModels(config.options), null);
   }
   return exitCodes.done;
 }

@@ -2,7 +2,7 @@
 import type { CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
-import { modelReference } from './model-reference.js';
+import { findModel } from './model-reference.js';
 import { withModel } from './with-model.js';
 
 interface PinOptions {
@@ -11,7 +11,7 @@ interface PinOptions {
 
 export async function pin(context: CommandContext, args: readonly unknown[], options: PinOptions): Promise<number> {
   const [written] = args as [string];
-  const reference = modelReference(written, context.io.cwd);
+  const reference = await findModel(written, context.io);
   const pinned = options.off !== true;
   return withModel(context, reference, async (orchestrator, model) => {
     await orchestrator.pin(model, pinned);

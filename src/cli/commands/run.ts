@@ -13,7 +13,7 @@ import { writeAbove } from '../terminal/standing.js';
 import { createNames } from '../views/names.js';
 import { JsonAnswer, TextAnswer, summary } from './answer.js';
 import { readPrompt } from './prompt.js';
-import { asPath, modelReference, withReference, type ModelReference } from './model-reference.js';
+import { asPath, findModel, withReference, type ModelReference } from './model-reference.js';
 import { describeStage } from './stage-text.js';
 
 interface RunOptions {
@@ -35,8 +35,8 @@ export async function run(context: CommandContext, args: readonly unknown[], opt
   const [reference, words] = args as [string, readonly string[]];
   const sampling = samplingOf(options);
   const contextTokens = wholeNumber(options.context, '--context', 1, 16_777_216);
-  const model = modelReference(reference, context.io.cwd);
   return stoppableOnceConfigured(context, async (signal) => {
+    const model = await findModel(reference, context.io);
     const prompt = await readPrompt(context, words, signal);
     const input = inputOf(prompt, options);
     let name = reference;

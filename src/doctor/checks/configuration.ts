@@ -8,6 +8,7 @@ import { configSearchPaths } from '../../config/index.js';
 import { Catalogue } from '../../orchestrator/catalogue.js';
 import type { ModelOptions, OrchestratorOptions } from '../../orchestrator/options.js';
 import { tinyModels } from '../../orchestrator/shipped-models.js';
+import { withStagedSources } from '../../orchestrator/staged-sources.js';
 import { checkOptions } from '../../orchestrator/tables.js';
 import { formatBytes, formatCount } from '../../cli/terminal/size-format.js';
 import type { Check } from '../check.js';
@@ -89,10 +90,11 @@ const modelsCheck: Check = {
     const options = await optionsOf(scene);
     const models = Object.entries(options?.models ?? {});
     if (options === null || models.length === 0) return notApplicable(options === null ? 'the configuration is refused' : 'none is configured; those that ship need no entry');
-    const descriptions = await describeFiles(scene, models.map(([, model]) => model).filter(isGguf).map(({ source }) => pathOf(source)));
+    const staged = await Promise.all(models.map(asStaged));
+    const descriptions = await describeFiles(scene, staged.map(({ model }) => model).filter(isGguf).map(({ source }) => pathOf(source)));
     const room: Room = { cards: await wantedCards(scene, options), hostBytes: (await machineMemory(scene.machine)).totalBytes };
     const engines = new Set(['llama', 'simulated', ...(options.engines ?? []).map(({ name }) => name)]);
-    return Promise.all(models.map(async ([name, model]) => ({ ...await judgeModel(model, isGguf(model) ? descriptions.get(pathOf(model.source)) ?? null : null, room, engines), about: name, title: `Model ${name}` })));
+    return Promise.all(staged.map(async ({ name, model, fault }) => ({ ...fault === null ? await judgeModel(model, isGguf(model) ? descriptions.get(pathOf(model.source)) ?? null : null, room, engines) : problem(fault.message, fault.help), about: name, title: `Model ${name}` })));
   },
 };
 
@@ -164,6 +166,15 @@ async function describeFiles(scene: Scene, paths: readonly string[]): Promise<Re
   const described = new Map(lines.map((line) => JSON.parse(line) as FileDescription).map((each) => [each.path, each]));
   const silence = outcome.kind === 'ended' ? `its reader ended (${outcome.signal ?? String(outcome.exitCode)})` : 'its header could not be read in time';
   return new Map(paths.map((path) => [path, described.get(path) ?? { path, fault: silence }]));
+}
+
+/** With the file that was staged for it, where it names a model of a hub; or why there is none. */
+async function asStaged([name, model]: readonly [string, ModelOptions]): Promise<{ readonly name: string; readonly model: ModelOptions; readonly fault: LeaseholdError | null }> {
+  try {
+    return { name, model: (await withStagedSources({ [name]: model }))[name] ?? model, fault: null };
+  } catch (error) {
+    return { name, model, fault: LeaseholdError.from(error) };
+  }
 }
 
 function isGguf({ engine = 'llama', source }: ModelOptions): boolean {

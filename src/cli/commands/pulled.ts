@@ -1,0 +1,96 @@
+/** `leasehold models --pulled | verify | rm`: what is staged, whether it is still what it was, and away with it. */
+import { realpath } from 'node:fs/promises';
+import { join, sep } from 'node:path';
+import { LeaseholdError } from '../../../protocol/index.js';
+import type { StoredModel } from '../../models/store/store.js';
+import { modelKeyOf } from '../../orchestrator/catalogue.js';
+import { stoppableOnceConfigured, withOrchestrator, type CommandContext } from '../context.js';
+import { exitCodes } from '../exit-codes.js';
+import { reportError, writeJson, writeLine } from '../report.js';
+import { createStatusLine, noStatusLine } from '../terminal/progress.js';
+import { formatBytes, formatCount } from '../terminal/size-format.js';
+import { renderTable, type Column } from '../terminal/table.js';
+import { withModels } from './with-models.js';
+
+const columns: readonly Column[] = [
+  { title: 'MODEL', shrinkTo: 16 }, { title: 'FOR' }, { title: 'QUANT' }, { title: 'WEIGHTS', align: 'right' }, { title: 'CONTEXT', align: 'right' }, { title: 'COMMIT' }, { title: 'STATE' },
+];
+
+export async function pulled(context: CommandContext): Promise<number> {
+  const { io, json, palette } = context;
+  return withModels(context, async (store) => {
+    const faults: LeaseholdError[] = [];
+    const found = await store.list((error) => { faults.push(error); });
+    if (json) for (const model of found) writeJson(io, { ...viewOf(model) });
+    else if (found.length === 0) writeLine(io, 'Nothing is staged. `leasehold pull owner/name` brings a model here.');
+    else for (const line of renderTable(columns, found.map(rowOf), io.stdout.columns, palette)) writeLine(io, line);
+    for (const fault of faults) reportError(io, context.errorPalette, fault, json);
+    return faults.length === 0 ? exitCodes.done : exitCodes.failed;
+  });
+}
+
+export async function verify(context: CommandContext, args: readonly unknown[]): Promise<number> {
+  const [reference] = args as [string | undefined];
+  const { io, json } = context;
+  return stoppableOnceConfigured(context, async (signal) => withModels(context, async (store) => {
+    const wanted = reference === undefined ? (await store.list()).filter(({ missing }) => missing === null) : [await store.find(reference)];
+    const status = json ? noStatusLine : createStatusLine(io.stderr, context.errorPalette);
+    let wrong = 0;
+    for (const model of wanted) {
+      const verdicts = await store.verify(model, signal, (path) => { status.show(`checking ${path}`, null); }).finally(() => { status.clear(); });
+      const bad = verdicts.filter(({ fault }) => fault !== null);
+      wrong += bad.length;
+      const name = model.manifest.requested_reference;
+      if (json) writeJson(io, { model: name, profile_id: model.manifest.profile.id, files: verdicts.map(({ path, sizeBytes, fault }) => ({ path, size_bytes: sizeBytes, fault })) });
+      else writeLine(io, bad.length === 0 ? `${name}: ${formatCount(verdicts.length, 'file')}, as they were staged.` : `${name}: ${formatCount(bad.length, 'file')} thrown away; \`leasehold pull ${name}\` fetches them again.`);
+      if (!json) for (const { path, fault } of bad) writeLine(io, `  ${path}: ${String(fault)}`);
+    }
+    if (!json && wanted.length === 0) writeLine(io, 'Nothing is staged.');
+    return wrong === 0 ? exitCodes.done : exitCodes.failed;
+  }));
+}
+
+export async function remove(context: CommandContext, args: readonly unknown[]): Promise<number> {
+  const [reference] = args as [string];
+  const { io, json } = context;
+  return stoppableOnceConfigured(context, async (signal) => withModels(context, async (store) => {
+    const model = await store.find(reference);
+    const freedBytes = await store.remove(model, await usersOf(context, model), signal);
+    const name = model.manifest.requested_reference;
+    if (json) writeJson(io, { model: name, profile_id: model.manifest.profile.id, freedBytes });
+    else writeLine(io, `${name} removed: ${freedBytes === 0 ? 'its files stay, another profile needs them' : `${formatBytes(freedBytes)} free again`}.`);
+    return exitCodes.done;
+  }));
+}
+
+/** Who has it on a card, as a broker that runs here tells. */
+async function usersOf(context: CommandContext, { folder, missing, manifest }: StoredModel): Promise<readonly string[]> {
+  // What is not whole here is loaded nowhere.
+  if (missing !== null) return [];
+  try {
+    const inStore = await realpath(folder);
+    return await withOrchestrator(context, { broker: 'attach', adjust: (options) => ({ ...options, models: {} }) }, async ({ orchestrator }) => {
+      // A broker knows what it was configured with; of what somebody else had it load, only the key.
+      const configured = orchestrator.models.filter(({ source }) => source.startsWith(inStore + sep)).map(({ key }) => key);
+      const plain = manifest.profile.weight_files.flatMap((file) => [true, false].map((embedding) => modelKeyOf('llama', join(inStore, file), embedding, {}, 1)));
+      const inside = new Set([...configured, ...plain]);
+      const { leases, waiting } = await orchestrator.ledger();
+      return [...leases, ...waiting].filter(({ model }) => inside.has(model)).map(({ model }) => `${model}, of the broker at ${orchestrator.socketPath}`);
+    });
+  } catch (error) {
+    if (error instanceof LeaseholdError && error.code === 'broker_lost') return [];
+    throw error;
+  }
+}
+
+function viewOf({ manifest: { profile, requested_reference: reference, resolved_at_unix: at }, missing, folder, files }: StoredModel): Readonly<Record<string, unknown>> {
+  return {
+    model: reference, profile_id: profile.id, repository: profile.repository, revision: profile.revision, backend: profile.backend, architecture: profile.architecture,
+    quantization_method: profile.quantization_method, artifact_bytes: profile.artifact_bytes, max_context_tokens: profile.max_context_tokens, resolved_at_unix: at,
+    staged: missing === null, missing, path: folder, files: files.length,
+  };
+}
+
+function rowOf({ manifest: { profile, requested_reference: reference }, missing }: StoredModel): readonly string[] {
+  return [reference, profile.backend, profile.quantization_method, formatBytes(profile.artifact_bytes), String(profile.max_context_tokens), profile.revision.slice(0, 8), missing === null ? 'staged' : 'incomplete'];
+}
