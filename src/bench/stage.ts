@@ -1,14 +1,15 @@
 /** What staging costs beside a plain copy: the same bytes from the same server, hashed and written in one stream without any of the care. */
+import { fork, type ChildProcess } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { closeSync, createReadStream, fsyncSync, mkdtempSync, openSync, rmSync, statSync, writeSync } from 'node:fs';
-import { createServer, get, type IncomingMessage, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { closeSync, fsyncSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs';
+import { get, type IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { Models } from '../models/models.js';
 
-const fileBytes = 512 * 1024 ** 2;
+const fileBytes = 1024 ** 3;
 const commit = 'b'.repeat(40);
 const mebibyte = 1024 ** 2;
 
@@ -30,7 +31,7 @@ export async function benchStage(): Promise<StageFigures> {
   const source = join(folder, 'x-F16.gguf');
   const sha256 = writeModel(source);
   const server = await serve(source, sha256);
-  const endpoint = `http://127.0.0.1:${String((server.address() as AddressInfo).port)}`;
+  const { endpoint } = server;
   try {
     const plain: number[] = [];
     const staged: number[] = [];
@@ -45,8 +46,7 @@ export async function benchStage(): Promise<StageFigures> {
     const rate = (ms: number): number => Math.round(fileBytes / mebibyte / ms * 1_000);
     return { bytes: fileBytes, plainMs: Math.round(plainMs), stagedMs: Math.round(stagedMs), timeAgainstPlainCopy: stagedMs / plainMs, plainMibPerSecond: rate(plainMs), stagedMibPerSecond: rate(stagedMs) };
   } finally {
-    server.close();
-    server.closeAllConnections();
+    server.process.kill();
     rmSync(folder, { recursive: true, force: true });
   }
 }
@@ -106,21 +106,9 @@ function header(totalBytes: number): Buffer {
   return make((totalBytes - make(0).length) / 2);
 }
 
-/** A hub with one repository of one file. */
-async function serve(path: string, sha256: string): Promise<Server> {
-  const size = statSync(path).size;
-  const info = JSON.stringify({ sha: commit, siblings: [{ rfilename: 'x-F16.gguf', size, blobId: 'c'.repeat(40), lfs: { sha256, size, pointerSize: 135 } }] });
-  const server = createServer(({ url = '', headers: { range } }, response) => {
-    if (url.startsWith('/api/')) {
-      response.end(info);
-      return;
-    }
-    const [, from = '0', to = ''] = /^bytes=(\d+)-(\d*)$/.exec(range ?? '') ?? [];
-    const [start, end] = [Number(from), to === '' ? size - 1 : Number(to)];
-    response.writeHead(range === undefined ? 200 : 206, { 'content-length': end - start + 1, ...range === undefined ? {} : { 'content-range': `bytes ${String(start)}-${String(end)}/${String(size)}` } });
-    createReadStream(path, { start, end, highWaterMark: mebibyte }).pipe(response);
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return server;
+/** The server's process and where it listens. */
+async function serve(path: string, sha256: string): Promise<{ readonly process: ChildProcess; readonly endpoint: string }> {
+  const child = fork(fileURLToPath(new URL('./stage-server.js', import.meta.url)), [path, sha256, commit]);
+  const [port] = await once(child, 'message') as [number];
+  return { process: child, endpoint: `http://127.0.0.1:${String(port)}` };
 }

@@ -6,6 +6,7 @@ import { FileGone } from './hub/refusal.js';
 import { realPauses, type Pauses } from './hub/patience.js';
 import { hubSettings } from './hub/settings.js';
 import { inspectReference, type Inspection, type InspectOptions } from './inspect/inspect.js';
+import { inspectLocal } from './inspect/local.js';
 import { currentPolicy, type Backend } from './policy/policy.js';
 import { curatedProfiles } from './profile/curated.js';
 import type { Profile, ProfileManifest } from './profile/profile.js';
@@ -88,9 +89,14 @@ export class Models {
     };
   }
 
-  /** What a reference means, without bringing anything here. */
+  /** What a reference means, without bringing anything here: a repository on the hub, a folder or a GGUF file. */
   async inspect(text: string, options: InspectOptions & { readonly signal?: AbortSignal } = {}): Promise<Inspection> {
-    return this.#inspect(this.#client(options.signal), this.#hubReference(this.parse(text), text), options);
+    const reference = this.parse(text);
+    if (reference.kind === 'folder' || reference.kind === 'gguf') {
+      const tools = { reading: this.#reading, policy: this.store.policy, limits: this.#limits, threads: this.#threads };
+      return inspectLocal(tools, reference, options.signal ?? new AbortController().signal, options);
+    }
+    return this.#inspect(this.#client(options.signal), this.#hubReference(reference, text), options);
   }
 
   /** The model behind a reference, from what is here alone. Rejects with `profile_unknown` or `not_staged`. */

@@ -1,11 +1,9 @@
 /** GGUF repositories: which of their files is meant, and whether it is whole. */
 import { LeaseholdError } from '../../../protocol/index.js';
 import type { GgufHeader } from '../formats/gguf-header.js';
-import type { HubClient } from '../hub/client.js';
-import { HubFileSource } from '../hub/file-source.js';
 import type { Repository, RepositoryFile } from '../hub/repository.js';
 import type { Reading } from '../reading/reading.js';
-import { asLayoutFault } from './safetensors.js';
+import { asLayoutFault, type OpenFile } from './safetensors.js';
 
 /** One model of a repository: a file, or all parts of one that was split. */
 export interface GgufChoice {
@@ -89,8 +87,8 @@ export interface GgufFacts {
 }
 
 /** Reads the header of every part: it must be a GGUF of a text model, and its parts must be what they say. */
-export async function inspectGguf(client: HubClient, reading: Reading, repository: Repository, choice: GgufChoice): Promise<GgufFacts> {
-  const headers = await Promise.all(choice.files.map((file) => asLayoutFault(repository, file.path, () => reading.ggufHeader(new HubFileSource(client, repository, file)))));
+export async function inspectGguf(open: OpenFile, reading: Reading, repository: Repository, choice: GgufChoice): Promise<GgufFacts> {
+  const headers = await Promise.all(choice.files.map((file) => asLayoutFault(repository, file.path, () => reading.ggufHeader(open(file)))));
   const incomplete = (reason: string): LeaseholdError => new LeaseholdError('gguf_incomplete', { repository: repository.name, file: `${choice.stem}.gguf`, reason });
   headers.forEach((header, index) => {
     const [count, number] = [whole(header, 'split.count') ?? 1, whole(header, 'split.no') ?? 0];

@@ -17,7 +17,7 @@ import { isCommit, type HubReference } from '../reference.js';
 import { architectureOf, contextTokensOf, dtypeOf, quantizationOf, remoteCodeIn, type Config } from './facts.js';
 import { chooseGguf, ggufChoices, inspectGguf } from './gguf.js';
 import { assetsOf, checkListing } from './listing.js';
-import { checkHeaders, requireSafetensors, weightBytesWithin, weightsLayout } from './safetensors.js';
+import { checkHeaders, requireSafetensors, weightBytesWithin, weightsLayout, type OpenFile } from './safetensors.js';
 
 export interface InspectTools {
   readonly client: HubClient;
@@ -45,11 +45,12 @@ const codeNamers = /^(tokenizer_config|processor_config|preprocessor_config|vide
 /** Rejects with the code of the first rule that the repository breaks. Of a commit that vanishes meanwhile, one more is asked for. */
 export async function inspectReference(tools: InspectTools, reference: HubReference, options: InspectOptions = {}): Promise<Inspection> {
   const repository = await tools.client.resolve(reference.repository, reference.revision);
+  const inspect = (found: Repository): Promise<Inspection> => inspectRepository(tools, (file) => new HubFileSource(tools.client, found, file), reference, found, options);
   try {
-    return await inspectRepository(tools, reference, repository, options);
+    return await inspect(repository);
   } catch (error) {
     if (!(error instanceof FileGone)) throw error;
-    return inspectRepository(tools, reference, await resolveAgain(tools.client, repository, error), options);
+    return inspect(await resolveAgain(tools.client, repository, error));
   }
 }
 
@@ -60,37 +61,38 @@ export async function resolveAgain(client: HubClient, { name, commit, requestedR
   throw new LeaseholdError('commit_gone', { ...gone.details, again: 'the same commit' }, { cause: gone });
 }
 
-async function inspectRepository(tools: InspectTools, reference: HubReference, repository: Repository, options: InspectOptions): Promise<Inspection> {
+/** A repository at its commit, from a hub or from a folder here: the same rules. */
+export async function inspectRepository(tools: Omit<InspectTools, 'client'>, open: OpenFile, reference: HubReference, repository: Repository, options: InspectOptions): Promise<Inspection> {
   checkListing(repository, tools.limits);
   const asGguf = reference.selection !== null || (ggufChoices(repository).length > 0 && !repository.files.some(({ path }) => path.endsWith('.safetensors')));
-  const found = asGguf ? await inspectAsGguf(tools, reference, repository) : await inspectAsSafetensors(tools, repository, options.backend ?? null);
+  const found = asGguf ? await inspectAsGguf(tools, open, reference, repository) : await inspectAsSafetensors(tools, open, repository, options.backend ?? null);
   requireHashes(repository, found.files);
   return { reference, repository, ...found };
 }
 
-async function inspectAsSafetensors({ client, reading, policy, limits }: InspectTools, repository: Repository, backend: Backend | null): Promise<Pick<Inspection, 'profile' | 'files'>> {
+async function inspectAsSafetensors({ reading, policy, limits }: Omit<InspectTools, 'client'>, open: OpenFile, repository: Repository, backend: Backend | null): Promise<Pick<Inspection, 'profile' | 'files'>> {
   const { name, commit, files } = repository;
   if (!files.some(({ path }) => path === 'config.json')) throw new LeaseholdError('config_json_missing', { repository: name });
   requireSafetensors(repository);
-  const layout = await weightsLayout(client, reading, repository);
+  const layout = await weightsLayout(open, reading, repository);
   const artifactBytes = weightBytesWithin(repository, layout.files, limits.modelWeightsBytesMax);
   requireUnflagged(repository);
-  const config = await readConfig(client, reading, repository, 'config.json');
+  const config = await readConfig(open, reading, repository, 'config.json');
   const architecture = architectureOf(config, name);
   const facts = { advertisedContextTokens: contextTokensOf(config, name), dtype: dtypeOf(config, name), quantization: quantizationOf(config) };
   const assets = assetsOf(repository, limits);
-  await refuseRemoteCode(client, reading, repository, config);
+  await refuseRemoteCode(open, reading, repository, config);
   const row = rowFor(policy, { repository: name, architecture, quantization: facts.quantization, backend });
-  await checkHeaders(client, reading, repository, layout);
+  await checkHeaders(open, reading, repository, layout);
   const profile = generateProfile({ repository: name, commit, architecture, artifactBytes, ...facts, weightFiles: [] }, row, policy);
   return { profile, files: unique([...layout.files, ...layout.index === null ? [] : [layout.index], ...assets]) };
 }
 
-async function inspectAsGguf({ client, reading, policy, limits }: InspectTools, { selection }: HubReference, repository: Repository): Promise<Pick<Inspection, 'profile' | 'files'>> {
+async function inspectAsGguf({ reading, policy, limits }: Omit<InspectTools, 'client'>, open: OpenFile, { selection }: HubReference, repository: Repository): Promise<Pick<Inspection, 'profile' | 'files'>> {
   const choice = chooseGguf(repository, selection);
   const artifactBytes = weightBytesWithin(repository, choice.files, limits.modelWeightsBytesMax);
   requireUnflagged(repository);
-  const { architecture, contextTokens } = await inspectGguf(client, reading, repository, choice);
+  const { architecture, contextTokens } = await inspectGguf(open, reading, repository, choice);
   const profile = generateProfile({
     repository: repository.name, commit: repository.commit, architecture, artifactBytes, quantization: (choice.quantization ?? 'unknown').toLowerCase(),
     // What llama.cpp computes and keeps its context in.
@@ -104,20 +106,20 @@ function requireUnflagged({ name, security: { flagged } }: Repository): void {
   if (flagged.length > 0) throw new LeaseholdError('security_flagged', { repository: name, count: flagged.length, files: flagged.slice(0, 5).join(', ') });
 }
 
-async function refuseRemoteCode(client: HubClient, reading: Reading, repository: Repository, config: Config): Promise<void> {
+async function refuseRemoteCode(open: OpenFile, reading: Reading, repository: Repository, config: Config): Promise<void> {
   const { name, files } = repository;
   const namers = files.filter(({ path }) => codeNamers.test(path));
-  const read = await Promise.all(namers.map(async ({ path }) => [path, await readConfig(client, reading, repository, path)] as const));
+  const read = await Promise.all(namers.map(async ({ path }) => [path, await readConfig(open, reading, repository, path)] as const));
   for (const [path, each] of [['config.json', config] as const, ...read]) {
     const found = remoteCodeIn(each);
     if (found !== null) throw new LeaseholdError('remote_code_refused', { repository: name, found: `${found} in ${path}` });
   }
 }
 
-async function readConfig(client: HubClient, reading: Reading, repository: Repository, path: string): Promise<Config> {
+async function readConfig(open: OpenFile, reading: Reading, repository: Repository, path: string): Promise<Config> {
   const file = repository.files.find((each) => each.path === path);
   try {
-    return await reading.configJson(new HubFileSource(client, repository, file ?? { path, sizeBytes: null, sha256: null, gitSha1: null }));
+    return await reading.configJson(open(file ?? { path, sizeBytes: null, sha256: null, gitSha1: null }));
   } catch (error) {
     const reason = unusableReason(error);
     if (reason === null) throw error;

@@ -2,13 +2,15 @@
 import { LeaseholdError } from '../../../protocol/index.js';
 import { unusableReason } from '../formats/fault.js';
 import type { SafetensorsIndex } from '../formats/safetensors-index.js';
-import type { HubClient } from '../hub/client.js';
-import { HubFileSource } from '../hub/file-source.js';
 import type { Repository, RepositoryFile } from '../hub/repository.js';
+import type { ByteSource } from '../formats/source.js';
 import type { Reading } from '../reading/reading.js';
 
 const indexName = /^[^/]+\.safetensors\.index\.json$/;
 const rootWeights = /^[^/]+\.safetensors$/;
+
+/** Bytes of a file of a repository, wherever it lies. */
+export type OpenFile = (file: RepositoryFile) => ByteSource;
 
 export interface WeightsLayout {
   readonly files: readonly RepositoryFile[];
@@ -26,7 +28,7 @@ export function requireSafetensors({ name, files }: Repository): void {
 }
 
 /** R141: the files that its index names; without one, the only safetensors file in its root. */
-export async function weightsLayout(client: HubClient, reading: Reading, repository: Repository): Promise<WeightsLayout> {
+export async function weightsLayout(open: OpenFile, reading: Reading, repository: Repository): Promise<WeightsLayout> {
   const { name, files } = repository;
   const indices = files.filter(({ path }) => indexName.test(path));
   const index = indices.find(({ path }) => path === 'model.safetensors.index.json') ?? indices[0];
@@ -38,7 +40,7 @@ export async function weightsLayout(client: HubClient, reading: Reading, reposit
     if (chosen === undefined) throw fault('*.safetensors', root.length === 0 ? 'none lies in its root' : `${String(root.length)} lie in its root, and no index says which belong together`);
     return { files: [chosen], index: null, stated: null };
   }
-  const stated = await asLayoutFault(repository, index.path, () => reading.safetensorsIndex(new HubFileSource(client, repository, index)));
+  const stated = await asLayoutFault(repository, index.path, () => reading.safetensorsIndex(open(index)));
   const byName = new Map(files.map((file) => [file.path, file]));
   const shards = stated.shards.map(({ name: shard }) => byName.get(shard) ?? (() => { throw fault(index.path, `it names ${JSON.stringify(shard)}, which the repository does not have`); })());
   return { files: shards, index, stated };
@@ -54,9 +56,9 @@ export function weightBytesWithin({ name }: Repository, files: readonly Reposito
 }
 
 /** B157, B170: reads each file's header; it must be safetensors, and hold as many tensors as the index puts there. */
-export async function checkHeaders(client: HubClient, reading: Reading, repository: Repository, { files, stated }: WeightsLayout): Promise<void> {
+export async function checkHeaders(open: OpenFile, reading: Reading, repository: Repository, { files, stated }: WeightsLayout): Promise<void> {
   await Promise.all(files.map(async (file) => {
-    const header = await asLayoutFault(repository, file.path, () => reading.safetensorsHeader(new HubFileSource(client, repository, file)));
+    const header = await asLayoutFault(repository, file.path, () => reading.safetensorsHeader(open(file)));
     const promised = stated?.shards.find(({ name }) => name === file.path)?.tensors ?? header.tensors;
     if (promised === header.tensors) return;
     throw new LeaseholdError('weights_layout_invalid', { repository: repository.name, file: file.path, reason: `the index puts ${String(promised)} tensors there, it holds ${String(header.tensors)}` });
