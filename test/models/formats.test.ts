@@ -100,7 +100,8 @@ t.test('an index', async (t) => {
   const index = (map: unknown): (() => unknown) => () => readSafetensorsIndex(json({ metadata: {}, weight_map: map }), 'index');
   t.test('B10: names the files that count, each once', async (t) => {
     const read = readSafetensorsIndex(json({ metadata: { total_size: 8_589_934_592 }, weight_map: { a: 'model-00001-of-00002.safetensors', b: 'model-00002-of-00002.safetensors', c: 'model-00001-of-00002.safetensors' } }), 'index');
-    t.same(read, { tensors: 3, statedBytes: 8_589_934_592, shards: [{ name: 'model-00001-of-00002.safetensors', tensors: 2 }, { name: 'model-00002-of-00002.safetensors', tensors: 1 }] });
+    t.match(read, { tensors: 3, statedBytes: 8_589_934_592, shards: [{ name: 'model-00001-of-00002.safetensors', tensors: 2 }, { name: 'model-00002-of-00002.safetensors', tensors: 1 }] });
+    t.equal(read.shards.length, 2);
     t.equal(readSafetensorsIndex(json({ metadata: { total_size: 1.5 }, weight_map: { a: 'x.safetensors' } }), 'index').statedBytes, null);
   });
   t.test('B160: with a file name that leads elsewhere is refused whole', async (t) => {

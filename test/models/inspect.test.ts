@@ -231,10 +231,10 @@ t.test('B157: an index and the headers of its files must agree, file by file', a
   const { hub, refused } = await scene(t);
   const shards = { 'a.safetensors': { 'x.0': 64, 'x.1': 64 }, 'b.safetensors': { 'y.0': 64 } };
   const right = { 'x.0': 'a.safetensors', 'x.1': 'a.safetensors', 'y.0': 'b.safetensors' };
-  const cases = { 'one more than there is': { ...right, 'z.0': 'b.safetensors' }, 'one in the wrong file': { ...right, 'x.1': 'b.safetensors' }, 'one less than there is': { 'x.0': 'a.safetensors', 'y.0': 'b.safetensors' } };
+  const cases = { 'one more than there is': { ...right, 'z.0': 'b.safetensors' }, 'one in the wrong file': { ...right, 'x.1': 'b.safetensors' }, 'two exchanged': { ...right, 'x.1': 'b.safetensors', 'y.0': 'a.safetensors' }, 'one less than there is': { 'x.0': 'a.safetensors', 'y.0': 'b.safetensors' } };
   for (const [what, weightMap] of Object.entries(cases)) {
     hub.publish('o/m', transformersModel({ shards, weightMap }));
-    t.match(await refused('o/m'), { code: 'weights_layout_invalid', message: /the index puts|in the index/ }, what);
+    t.match(await refused('o/m'), { code: 'weights_layout_invalid', message: /the index puts/ }, what);
   }
 });
 

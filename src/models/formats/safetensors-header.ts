@@ -4,12 +4,15 @@
  */
 import { unusableFile } from './fault.js';
 import { JsonScanner } from './json-scanner.js';
+import { NameMark } from './name-mark.js';
 import type { ByteSource } from './source.js';
 import { TensorGroups, type TensorGroup } from './tensor-groups.js';
 import type { LeaseholdError } from '../../../protocol/index.js';
 
 export interface SafetensorsHeader {
   readonly tensors: number;
+  /** A mark of their names, to be held against the index's (B157). */
+  readonly namesMark: string;
   readonly groups: readonly TensorGroup[];
   /** Bytes of all tensors: what follows the header. */
   readonly tensorBytes: number;
@@ -57,6 +60,7 @@ class HeaderParser {
   readonly #scanner: JsonScanner;
   readonly #groups = new TensorGroups();
   readonly #names = new Map<string, number>();
+  readonly #mark = new NameMark();
   readonly #begins: number[] = [];
   readonly #ends: number[] = [];
   #metadata: Readonly<Record<string, string>> | null = null;
@@ -72,7 +76,7 @@ class HeaderParser {
     });
     this.#scanner.end();
     this.#checkLayout();
-    return { tensors: this.#names.size, groups: this.#groups.all(), tensorBytes: this.dataBytes, metadata: this.#metadata ?? {} };
+    return { tensors: this.#names.size, namesMark: String(this.#mark), groups: this.#groups.all(), tensorBytes: this.dataBytes, metadata: this.#metadata ?? {} };
   }
 
   #readMetadata(): void {
@@ -125,6 +129,7 @@ class HeaderParser {
       throw this.fault(`tensor ${name} of shape [${shape.join(', ')}] and dtype ${dtype} does not have the ${String(end - begin)} bytes of its offsets`);
     }
     this.#names.set(name, this.#begins.length);
+    this.#mark.add(name);
     this.#begins.push(begin);
     this.#ends.push(end);
     this.#groups.add(name, dtype, shape, Number(elements), end - begin);

@@ -2,11 +2,12 @@
 import { unusableFile } from './fault.js';
 import { fileNameFault } from './file-name.js';
 import { JsonScanner, type JsonValue } from './json-scanner.js';
+import { NameMark } from './name-mark.js';
 import type { LeaseholdError } from '../../../protocol/index.js';
 
 export interface SafetensorsIndex {
-  /** Each file that is named, in order of first mention, and how many tensors are said to lie there. */
-  readonly shards: readonly { readonly name: string; readonly tensors: number }[];
+  /** Each file that is named, in order of first mention, and how many tensors are said to lie there, with a mark of their names. */
+  readonly shards: readonly { readonly name: string; readonly tensors: number; readonly namesMark: string }[];
   readonly tensors: number;
   /** `metadata.total_size`; null when it is absent or no byte count. It is a label: the shards' own headers count. */
   readonly statedBytes: number | null;
@@ -26,7 +27,7 @@ export function readSafetensorsIndex(bytes: Uint8Array, name: string): Safetenso
   if (bytes.length > indexBytesMax) throw fault(`the index has ${String(bytes.length)} bytes; at most ${String(indexBytesMax)} are sensible`);
   const scanner = new JsonScanner(bytes, fault);
   const seen = new Set<string>();
-  const found: { shards: Map<string, number> | null; metadata: JsonValue } = { shards: null, metadata: null };
+  const found: { shards: Map<string, Shard> | null; metadata: JsonValue } = { shards: null, metadata: null };
   scanner.object((key) => {
     if (seen.has(key)) throw fault(`the index has ${JSON.stringify(key.slice(0, 200))} twice`);
     seen.add(key);
@@ -37,12 +38,17 @@ export function readSafetensorsIndex(bytes: Uint8Array, name: string): Safetenso
   scanner.end();
   const { shards, metadata } = found;
   if (shards === null || shards.size === 0) throw fault(shards === null ? 'the index has no weight_map' : 'the weight_map of the index is empty');
-  const counts = [...shards].map(([shard, tensors]) => ({ name: shard, tensors }));
+  const counts = [...shards].map(([shard, { tensors, mark }]) => ({ name: shard, tensors, namesMark: String(mark) }));
   return { shards: counts, tensors: counts.reduce((sum, { tensors }) => sum + tensors, 0), statedBytes: statedBytes(metadata) };
 }
 
-function readMap(scanner: JsonScanner, fault: (reason: string) => LeaseholdError): Map<string, number> {
-  const shards = new Map<string, number>();
+interface Shard {
+  tensors: number;
+  readonly mark: NameMark;
+}
+
+function readMap(scanner: JsonScanner, fault: (reason: string) => LeaseholdError): Map<string, Shard> {
+  const shards = new Map<string, Shard>();
   const tensors = new Set<string>();
   scanner.object((tensor) => {
     if (tensor.length > nameCharactersMax) throw fault(`a tensor's name has ${String(tensor.length)} characters; at most ${String(nameCharactersMax)} are sensible`);
@@ -56,7 +62,10 @@ function readMap(scanner: JsonScanner, fault: (reason: string) => LeaseholdError
       if (wrong !== null) throw fault(`the index puts tensor ${tensor} into ${JSON.stringify(shard.slice(0, 200))}: ${wrong}`);
       if (shards.size >= shardsMax) throw fault(`the index names more than ${String(shardsMax)} files`);
     }
-    shards.set(shard, (known ?? 0) + 1);
+    const entry = known ?? { tensors: 0, mark: new NameMark() };
+    entry.tensors++;
+    entry.mark.add(tensor);
+    shards.set(shard, entry);
   });
   return shards;
 }

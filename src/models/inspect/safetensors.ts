@@ -55,13 +55,14 @@ export function weightBytesWithin({ name }: Repository, files: readonly Reposito
   return bytes;
 }
 
-/** B157, B170: reads each file's header; it must be safetensors, and hold as many tensors as the index puts there. */
+/** B157, B170: reads each file's header; it must be safetensors, and hold the tensors that the index puts there, by number and by name. */
 export async function checkHeaders(open: OpenFile, reading: Reading, repository: Repository, { files, stated }: WeightsLayout): Promise<void> {
   await Promise.all(files.map(async (file) => {
     const header = await asLayoutFault(repository, file.path, () => reading.safetensorsHeader(open(file)));
-    const promised = stated?.shards.find(({ name }) => name === file.path)?.tensors ?? header.tensors;
-    if (promised === header.tensors) return;
-    throw new LeaseholdError('weights_layout_invalid', { repository: repository.name, file: file.path, reason: `the index puts ${String(promised)} tensors there, it holds ${String(header.tensors)}` });
+    const promised = stated?.shards.find(({ name }) => name === file.path) ?? header;
+    if (promised.tensors === header.tensors && promised.namesMark === header.namesMark) return;
+    const reason = promised.tensors === header.tensors ? 'the tensors that it holds are others than the index puts there' : `the index puts ${String(promised.tensors)} tensors there, it holds ${String(header.tensors)}`;
+    throw new LeaseholdError('weights_layout_invalid', { repository: repository.name, file: file.path, reason });
   }));
 }
 
