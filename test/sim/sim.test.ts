@@ -41,12 +41,12 @@ t.test('the same seed gives the same log, and another seed another', async (t) =
 });
 
 t.test('planted faults are caught', async (t) => {
-  for (const name of ['reservation-dropped', 'ack-trusted', 'headroom-1.0']) {
+  for (const name of ['reservation-dropped', 'ack-trusted', 'headroom-1.0', 'old-answers-heard']) {
     const mutant = mutants.find((candidate) => candidate.name === name);
     t.ok(mutant !== undefined, `there is a mutant ${name}`);
     if (mutant === undefined) continue;
     const kill = await hunt(mutant, 30, 1_500, 1);
-    t.ok(kill.seed !== null, `${name} is caught by ${kill.by ?? 'nothing'} at seed ${kill.seed ?? '-'}`);
+    t.ok(kill.by !== null, `${name} is caught by ${kill.by ?? 'nothing'}`);
   }
 });
 

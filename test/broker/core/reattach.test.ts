@@ -325,3 +325,18 @@ t.test('what comes back is a claim, and bounded like any', async (t) => {
     t.equal(only([...back, ...stage.sample()], 'grant').lease, 'old-l7');
   });
 });
+
+t.test('what was read while it was not known whose bytes are whose decides nothing: a fresh reading is awaited', (t) => {
+  const stage = restarted();
+  stage.samples = false;
+  const app = stage.session('holder');
+  const asked = stage.ask(app, 'sums', GiB);
+  t.equal(all(asked.effects, 'grant').length, 0);
+  comesBack(stage);
+  const opened = announces(stage, []);
+  t.equal(stage.cardView().closed, null);
+  t.equal(all(opened, 'grant').length, 0, 'the last reading is older than the word');
+  t.equal(only(opened, 'sample').device, card0);
+  t.equal(all(stage.sample(), 'grant').length, 1);
+  t.end();
+});

@@ -75,7 +75,7 @@ export const evictionMutants: readonly Mutant[] = [
 from: "return lease.state === 'loading' && mustProcess(core, lease.generation).role === 'worker';", to: 'return false;',
   },
   {
-    name: 'load-left-to-it', about: 'a load that does not end in time, though its model is to leave, is not stopped', file: 'answers.js',
+    name: 'load-left-to-it', about: 'a load that does not end in time, though its model is to leave, is not stopped', file: 'answers.js', pinnedBy: 'stopped-loads',
     from: 'stopLoad(core, lease, job);', to: '',
   },
   {

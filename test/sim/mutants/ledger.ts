@@ -47,7 +47,7 @@ export const ledgerMutants: readonly Mutant[] = [
     from: 'if (lease.release === null || lease.release.reportedAtUs > takenAtUs)', to: 'if (lease.release === null)',
   },
   {
-    name: 'residue-confirmed', about: 'what the driver still shows after a release is taken for noise', file: 'confirm.js',
+    name: 'residue-confirmed', about: 'what the driver still shows after a release is taken for noise', file: 'confirm.js', pinnedBy: 'eviction',
     from: 'const share = Math.max(0, Math.min(rest, release.fromChargedBytes - release.toChargedBytes));', to: 'const share = 0;',
   },
   {
@@ -67,44 +67,44 @@ export const ledgerMutants: readonly Mutant[] = [
     from: 'if (wantedBytes <= lease.charge.wantedBytes) {', to: 'if (wantedBytes > 0) {',
   },
   {
-    name: 'cut-kept', about: 'what a process could not be charged with beside its other charges is forgotten', file: 'step.js',
-    from: 'if (core.relieved.size > 0)\n            makeGood(core);', to: '', shows: { seed: 234, steps: 3_000 },
+    name: 'cut-kept', about: 'what a process could not be charged with beside its other charges is forgotten', file: 'step.js', pinnedBy: 'hostile',
+    from: 'if (core.relieved.size > 0)\n            makeGood(core);', to: '',
   },
   {
-    name: 'ended-load-forgotten', about: 'a sample taken in a load that has ended since, and been followed by another, shows a stranger', file: 'ledger.js',
-    from: 'const [first] = charge.loadings;', to: 'const first = charge.loadings.at(-1);', shows: { seed: 13_735, steps: 1_500 },
+    name: 'ended-load-forgotten', about: 'a sample taken in a load that has ended since, and been followed by another, shows a stranger', file: 'ledger.js', pinnedBy: 'reconciliation',
+    from: 'const [first] = charge.loadings;', to: 'const first = charge.loadings.at(-1);',
   },
   {
-    name: 'late-peak-blamed', about: 'a sample taken at the peak of a load is held against what the load has left', file: 'overshoot.js',
-    from: 'seat.chargedBytes - seat.residue.chargedBytes + givenBackBytes;', to: 'seat.chargedBytes - seat.residue.chargedBytes;', shows: { seed: 34, steps: 1_500 },
+    name: 'late-peak-blamed', about: 'a sample taken at the peak of a load is held against what the load has left', file: 'overshoot.js', pinnedBy: 'reconciliation',
+    from: 'seat.chargedBytes - seat.residue.chargedBytes + givenBackBytes;', to: 'seat.chargedBytes - seat.residue.chargedBytes;',
   },
   {
-    name: 'young-reports-judged', about: 'a process’s figure is compared with what it has reported since', file: 'ledger.js',
-    from: 'return seat.seenBytes - seat.floor.seenBytes - seat.residue.seenBytes;', to: 'return seat.leasedBytes;', shows: { seed: 310, steps: 1_500 },
+    name: 'young-reports-judged', about: 'a process’s figure is compared with what it has reported since', file: 'ledger.js', pinnedBy: 'reconciliation',
+    from: 'return seat.seenBytes - seat.floor.seenBytes - seat.residue.seenBytes;', to: 'return seat.leasedBytes;',
   },
   {
-    name: 'old-answers-heard', about: 'an answer to a command of an earlier stay on the card ends the next', file: 'grant.js',
-    from: 'forgetCommands(core, lease);', to: '', shows: { seed: 30_029, steps: 1_500 },
+    name: 'old-answers-heard', about: 'an answer to a command of an earlier stay on the card ends the next', file: 'grant.js', pinnedBy: 'reconciliation',
+    from: 'forgetCommands(core, lease);', to: '',
   },
   {
-    name: 'quarantine-kept', about: 'a grant that never came stays quarantined though its holder says so', file: 'lease-events.js',
-    from: "const isKept = lease.state === 'quarantined' &&", to: 'const isKept = false &&', shows: { seed: 30_223, steps: 1_500 },
+    name: 'quarantine-kept', about: 'a grant that never came stays quarantined though its holder says so', file: 'lease-events.js', pinnedBy: 'reconciliation',
+    from: "const isKept = lease.state === 'quarantined' &&", to: 'const isKept = false &&',
   },
   {
-    name: 'unlisted-is-gone', about: 'what a process held that is no longer listed is free, though its exit has not been heard', file: 'confirm.js',
-    from: "return seat.readingBytes === 0 && (process?.sessionOpen !== true || process.state === 'ending');", to: 'return false;', shows: { seed: 20_126, steps: 1_500 },
+    name: 'unlisted-is-gone', about: 'what a process held that is no longer listed is free, though its exit has not been heard', file: 'confirm.js', pinnedBy: 'reconciliation',
+    from: "return seat.readingBytes === 0 && (process?.sessionOpen !== true || process.state === 'ending');", to: 'return false;',
   },
   {
-    name: 'lost-grant-kept', about: 'a model asked for anew is granted the lease whose grant was lost, which an old answer ends', file: 'request.js',
-    from: 'if (event.lease === null)\n        forgetLostGrants(core, process, event);', to: '', shows: { seed: 41_351, steps: 1_500 },
+    name: 'lost-grant-kept', about: 'a model asked for anew is granted the lease whose grant was lost, which an old answer ends', file: 'request.js', pinnedBy: 'loading',
+    from: 'if (event.lease === null)\n        forgetLostGrants(core, process, event);', to: '',
   },
   {
-    name: 'ending-floor-forgotten', about: 'what a worker takes that is ended while it starts is not charged', file: 'process.js',
-    from: "if (process?.state === 'ending')\n            reportFloors(core, process, event.floors);", to: '', shows: { seed: 769, steps: 3_000 },
+    name: 'ending-floor-forgotten', about: 'what a worker takes that is ended while it starts is not charged', file: 'process.js', pinnedBy: 'reconciliation',
+    from: "if (process?.state === 'ending')\n            reportFloors(core, process, event.floors);", to: '',
   },
   {
-    name: 'early-word-kept', about: 'of a park said to be done too soon it is remembered for ever what it then had', file: 'lease-events.js',
-    from: 'return release.then === then && release.leftBytes > leftBytes;', to: 'return false;', shows: { seed: 31_429, steps: 1_500 },
+    name: 'early-word-kept', about: 'of a park said to be done too soon it is remembered for ever what it then had', file: 'lease-events.js', pinnedBy: 'reconciliation',
+    from: 'return release.then === then && release.leftBytes > leftBytes;', to: 'return false;',
   },
   {
     name: 'surplus-kept', about: 'what only the top of a load needed stays charged', file: 'lease-events.js',

@@ -5,6 +5,6 @@ export interface Mutant extends Replacement {
   readonly name: string;
   /** What it does, for when it survives. */
   readonly about: string;
-  /** A seed in which it shows, tried first, for faults that need a rare moment. */
-  readonly shows?: { readonly seed: number; readonly steps: number };
+  /** The test of the core (`test/broker/core/NAME.test.ts`) that plays the rare moment which it takes: seeds would have to be sought anew with every change of the world. */
+  readonly pinnedBy?: string;
 }

@@ -27,7 +27,7 @@ export const restartMutants: readonly Mutant[] = [
     from: 'openCards(core, process);', to: '',
   },
   {
-    name: 'old-reading-used', about: 'what was read while nobody knew whose bytes are whose decides', file: 'available.js',
+    name: 'old-reading-used', about: 'what was read while nobody knew whose bytes are whose decides', file: 'available.js', pinnedBy: 'reattach',
     from: 'sample.takenAtUs < card.openedAtUs', to: 'false',
   },
   {
@@ -91,7 +91,7 @@ export const restartMutants: readonly Mutant[] = [
     from: 'process.answered.clear();', to: '',
   },
   {
-    name: 'cut-grant-unasked', about: 'a grant that was lost with the connection is not asked after', file: 'reattach.js',
+    name: 'cut-grant-unasked', about: 'a grant that was lost with the connection is not asked after', file: 'reattach.js', pinnedBy: 'reattach',
     from: "if (lease.state === 'granted' || lease.growing)\n        core.timers.set('grant_confirm', id, inMs(core, core.options.limits.grantConfirmMs));", to: '',
   },
   {

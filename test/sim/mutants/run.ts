@@ -1,6 +1,6 @@
 /** Plants one fault at a time and looks for the seed that catches it. */
 import { runSeed, type RunResult } from '../run.js';
-import { loadMutant } from './load.js';
+import { failsTest, loadMutant } from './load.js';
 import { mutants } from './list.js';
 import type { Mutant } from './mutant.js';
 
@@ -14,23 +14,22 @@ export interface MutantOptions {
 
 export interface Kill {
   readonly name: string;
-  /** Null: it survived all seeds. */
-  readonly seed: number | null;
-  /** Rules that caught it. */
+  /** The rules that caught it and the seed, or the test; null: it survived. */
   readonly by: string | null;
 }
 
-/** Runs seeds until one catches it. A crash that is no assertion of the core is not a kill: the mutant is badly made. */
+/** Runs the test that pins it, or else seeds until one catches it. A crash that is no assertion of the core is not a kill: the mutant is badly made. */
 export async function hunt(mutant: Mutant, seeds: number, steps: number, from: number): Promise<Kill> {
+  const { name, pinnedBy } = mutant;
+  if (pinnedBy !== undefined) return { name, by: await failsTest(mutant, pinnedBy) ? `${pinnedBy}.test.ts` : null };
   const module = await loadMutant(mutant);
-  const tries = [...(mutant.shows === undefined ? [] : [mutant.shows]), ...Array.from({ length: seeds }, (_, index) => ({ seed: from + index, steps }))];
-  for (const { seed, steps } of tries) {
+  for (let seed = from; seed < from + seeds; seed++) {
     const result = runSeed({ seed, steps, module });
     const by = caughtBy(result);
-    if (by === 'crash') throw new Error(`mutant ${mutant.name} crashes instead of misbehaving: ${result.violations[0]?.text ?? ''}`);
-    if (by !== null) return { name: mutant.name, seed, by };
+    if (by === 'crash') throw new Error(`mutant ${name} crashes instead of misbehaving: ${result.violations[0]?.text ?? ''}`);
+    if (by !== null) return { name, by: `${by} at seed ${seed}` };
   }
-  return { name: mutant.name, seed: null, by: null };
+  return { name, by: null };
 }
 
 function caughtBy(result: RunResult): string | null {
@@ -44,9 +43,9 @@ export async function runMutants({ seeds, steps, from, json, only }: MutantOptio
   for (const mutant of chosen) {
     const kill = await hunt(mutant, seeds, steps, from);
     kills.push(kill);
-    if (!json) console.log(`${kill.seed === null ? 'SURVIVED' : 'killed'} ${mutant.name.padEnd(32)} ${kill.seed === null ? mutant.about : `by ${kill.by ?? ''} at seed ${kill.seed}`}`);
+    if (!json) console.log(`${kill.by === null ? 'SURVIVED' : 'killed'} ${mutant.name.padEnd(32)} ${kill.by === null ? mutant.about : `by ${kill.by}`}`);
   }
-  const survivors = kills.filter((kill) => kill.seed === null).map((kill) => kill.name);
+  const survivors = kills.filter((kill) => kill.by === null).map((kill) => kill.name);
   const line = { killed: kills.length - survivors.length, total: kills.length, survivors };
   console.log(json ? JSON.stringify({ ...line, kills }) : `${line.killed} of ${line.total} killed`);
   return survivors.length === 0 ? 0 : 1;
