@@ -11,6 +11,7 @@ import { grantBudget } from './grant.js';
 import { loneMemberFault } from './gang-request.js';
 import { standReady, standShort, waitForGang } from './gang-standing.js';
 import { asksNothing, capacityBytes, extendedLease, floorOf, needOf, neverText, shownNeed, wholeNeedBytes } from './need.js';
+import { neverHere } from './model.js';
 import { stalledLoad, stallText } from './load-progress.js';
 import { joinHost, placeOn } from './placement.js';
 import { isEntrenched, pursue, trimDrains } from './pursue.js';
@@ -249,6 +250,7 @@ function denyNever(core: Core, card: Card, waiter: Waiter): string {
     details: { model: waiter.model, needBytes: String(wholeNeedBytes(core, waiter)), device: card.device, mostBytes: String(capacityBytes(card)) },
     text: `${waiter.model} can never fit on ${card.device}: ${neverText(wholeNeedBytes(core, waiter), floorOf(core, waiter), engine, card)}`,
   });
+  neverHere(core, waiter.generation, waiter.model);
   endWaiter(core, waiter);
   return 'done';
 }

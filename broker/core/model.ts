@@ -16,7 +16,7 @@ export function modelOf(core: Core, key: string): Model {
   const known = core.models.get(key);
   if (known !== undefined) return known;
   if (core.models.size >= modelsMax + core.leases.size) forgetOld(core);
-  const model: Model = { key, hosts: new Set(), loadMs: null, resumeMs: null, gaps: noGaps(), lastUsedUs: null, pinned: null };
+  const model: Model = { key, hosts: new Set(), loadMs: null, resumeMs: null, gaps: noGaps(), lastUsedUs: null, pinned: null, askedBytes: [] };
   core.models.set(key, model);
   return model;
 }
@@ -73,6 +73,22 @@ export function detachLease(core: Core, process: Process, lease: Lease): void {
   const place = entry.leases.indexOf(lease.id);
   if (place >= 0) entry.leases.splice(place, 1);
   leaveModel(core, process, lease.model, entry);
+}
+
+/** What a model needs on each card of its process, for whoever asks where it should run without knowing that. */
+export function noteAsked(core: Core, process: Process, asked: { readonly model: string; readonly device: string; readonly requestedBytes: number }, cards: number): void {
+  const place = cards === 1 ? 0 : [...process.devices].sort().indexOf(asked.device);
+  if (place < 0 || place >= cards) return;
+  const model = modelOf(core, asked.model);
+  const bytes = model.askedBytes.length === cards ? [...model.askedBytes] : Array<number>(cards).fill(0);
+  bytes[place] = asked.requestedBytes;
+  model.askedBytes = bytes;
+}
+
+/** It can never be there: whoever comes next is placed anew. */
+export function neverHere(core: Core, generation: string, key: string): void {
+  const process = core.processes.get(generation);
+  if (process?.role === 'worker') breakPromise(core, process, key);
 }
 
 /** Nobody came with the ticket. */

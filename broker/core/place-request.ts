@@ -3,7 +3,7 @@ import { backingOff, backoffRefusal } from './backoff.js';
 import { mayComeBack } from './closed-cards.js';
 import { deny } from './deny.js';
 import { knownFloorBytes } from './available.js';
-import { chooseCards } from './choose-cards.js';
+import { chooseByWord, chooseCards } from './choose-cards.js';
 import { placementKey } from './gang.js';
 import { newGang, queueGang } from './gang-request.js';
 import { isBytes, withHeadroom } from './headroom.js';
@@ -51,15 +51,21 @@ function wantedOf(event: PlaceRequested): WantedCards {
   return { count: countOf(event), allowed: namedOf(event) };
 }
 
-/** The cards that may be chosen; null when the request has been refused. */
-function candidates(core: Core, event: PlaceRequested): readonly Card[] | null {
+interface Candidates {
+  readonly living: readonly Card[];
+  readonly lost: readonly Card[];
+}
+
+/** The cards that may be chosen, and those that might be if they were there; null when the request has been refused. */
+function candidates(core: Core, event: PlaceRequested): Candidates | null {
   const allowed = allowedCards(core, event);
   if (allowed === null) return null;
   const count = countOf(event);
   const living = allowed.filter((card) => card.lost === null);
-  if (living.length >= count) return living;
-  const lost = allowed.find((card) => card.lost !== null);
-  if (lost !== undefined) refuse(core, event, lost, lostDevice(core, lost));
+  const lost = allowed.filter((card) => card.lost !== null);
+  if (living.length >= count) return { living, lost };
+  const [first] = lost;
+  if (first !== undefined) refuse(core, event, first, lostDevice(core, first));
   else if (allowed.length === 0) refuse(core, event, null, unknownDevice(core, 'any'));
   else refuse(core, event, allowed[0] ?? null, tooFewCards(event, allowed.length));
   return null;
@@ -87,14 +93,10 @@ function tooFewCards(event: PlaceRequested, count: number): Parameters<typeof re
 }
 
 /** The cards that are best for it, in the order of their UUIDs; null when the request has been refused. */
-function chosen(core: Core, event: PlaceRequested, cards: readonly Card[]): readonly string[] | null {
-  const requestedBytes = event.estimateBytes ?? 0;
-  const best = chooseCards(core, { generation: event.generation, model: event.model, engine: event.engine, class: event.class, requestedBytes }, cards, countOf(event));
-  if (best === null) {
-    refuseNever(core, event, cards, Math.ceil(requestedBytes / countOf(event)));
-    return null;
-  }
-  const cardsTaken = mayComeBack(core, event.engine, cards, countOf(event)) ?? best;
+function chosen(core: Core, event: PlaceRequested, cards: Candidates): readonly string[] | null {
+  const best = bestOf(core, event, cards);
+  if (best === null) return null;
+  const cardsTaken = mayComeBack(core, event.engine, cards.living, countOf(event)) ?? best;
   const devices = cardsTaken.map((card) => card.device);
   // Where a worker has room it is not queued at all.
   const queues = workerWithRoom(core, devices, event.engine) === null;
@@ -106,6 +108,23 @@ function chosen(core: Core, event: PlaceRequested, cards: readonly Card[]): read
     return null;
   }
   return devices;
+}
+
+function bestOf(core: Core, event: PlaceRequested, { living, lost }: Candidates): readonly Card[] | null {
+  const count = countOf(event);
+  const requestedBytes = event.estimateBytes ?? 0;
+  const placing = { generation: event.generation, model: event.model, engine: event.engine, class: event.class, requestedBytes };
+  const best = chooseCards(core, placing, living, count);
+  if (best !== null) return best;
+  const missing = lost.length === 0 ? undefined : chooseCards(core, placing, [...living, ...lost], count)?.find((card) => card.lost !== null);
+  if (missing !== undefined) {
+    refuse(core, event, missing, lostDevice(core, missing));
+    return null;
+  }
+  // What was asked for it before may have been for more context than this time: then the word of its requester counts alone.
+  const byWord = chooseByWord(core, placing, living, count);
+  if (byWord === null) refuseNever(core, event, living, Math.ceil(requestedBytes / count));
+  return byWord;
 }
 
 function queueFor(core: Core, event: PlaceRequested, devices: readonly string[]): void {

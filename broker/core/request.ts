@@ -11,6 +11,7 @@ import { grantBudget } from './grant.js';
 import { isBytes, leasableBytesMax, withHeadroom } from './headroom.js';
 import { wasUseful } from './idle.js';
 import { asksNothing, capacityBytes, extendedLease, floorOf, needOf, neverText, shownNeed, sumOf, wholeNeedBytes } from './need.js';
+import { neverHere, noteAsked } from './model.js';
 import { mustLease } from './must.js';
 import { enqueue, dequeue, waiterKey } from './queue.js';
 import { voidGrant } from './release.js';
@@ -37,6 +38,7 @@ export function onBudgetRequested(core: Core, event: BudgetRequested): void {
     refuse(core, event, card, refusal ?? unknownDevice(core, event.device), waiter);
     return;
   }
+  if (event.lease === null && waiter.requestedBytes > 0) noteAsked(core, process, waiter, event.gang?.size ?? 1);
   if (event.gang !== null) {
     const fault = gangFault(core, card, waiter, event.gang) ?? (asksNothing(core, waiter) ? null : refuseQueueing(core, card, waiter));
     if (fault === null) enterGang(core, waiter, event.gang);
@@ -193,6 +195,7 @@ export function refuse(core: Core, event: Asking, card: Card | null, refusal: Re
     ...(waiter === null ? {} : shownNeed(core, waiter)),
     ...refusal,
   });
+  if (refusal.code === 'never_fits') neverHere(core, event.generation, event.model);
   if (event.type === 'budget_requested' && event.gang !== null) spoilGang(core, event.generation, event.gang, refusal);
 }
 

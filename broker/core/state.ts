@@ -416,6 +416,8 @@ export interface Model {
   lastUsedUs: number | null;
   /** An operator's word; null: the policy of each request counts. */
   pinned: boolean | null;
+  /** What was last asked for it on each of its cards, in the order of their UUIDs, without headroom; none: nobody has asked. */
+  askedBytes: readonly number[];
 }
 
 export interface Backoff {

@@ -99,7 +99,7 @@ export const controlMessages = {
     id: id(),
     model: modelKey(),
     engine: string(64),
-    /** Null: unknown; the worker’s own estimate decides later. */
+    /** Null: unknown; then what was last asked for the model chooses its cards, and the worker’s own estimate decides later. */
     estimateBytes: nullable(bytes()),
     class: requestClass(),
     deadlineMs: durationMs(),

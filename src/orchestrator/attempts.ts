@@ -1,4 +1,4 @@
-/** The tries of one call: a worker that is lost before it sent a token is replaced, once. */
+/** The tries of one call: a worker that is lost before it sent a token is replaced, once; so is a card that can never hold the model. */
 import { LeaseholdError } from '../../protocol/index.js';
 import type { Log } from '../../broker/shell/index.js';
 import type { WorkerCaller } from '../client/index.js';
@@ -6,7 +6,7 @@ import type { Served } from './catalogue.js';
 import type { Link } from './link.js';
 import type { CallOptions } from './types.js';
 
-/** A call is placed at most so often; each time without a token having been sent. */
+/** A call is placed at most so often for a worker that was lost; each time without a token having been sent. */
 const attemptsMax = 2;
 
 export interface AttemptsParts {
@@ -33,6 +33,7 @@ export class Attempts {
   #generation: string | null = null;
   /** Why the first try failed, when there is a second. */
   #lost: LeaseholdError | null = null;
+  #wasMisplaced = false;
 
   constructor(parts: AttemptsParts, served: Served, options: CallOptions) {
     this.#parts = parts;
@@ -55,6 +56,10 @@ export class Attempts {
 
   /** Resolves when another try is worth it; else throws why the call failed, with how its worker ended when it did. */
   async failed(error: unknown): Promise<void> {
+    if (this.#isMisplaced(error)) {
+      this.#wasMisplaced = true;
+      return;
+    }
     this.#left -= 1;
     const { signal } = this.#options;
     // Our own reason says more than that the call was cancelled: the orchestrator was closed, or its reader has left.
@@ -65,6 +70,12 @@ export class Attempts {
     if (this.#left === 0 || !wasLost || tokensReceived(error) > 0) throw this.#told(this.#asAsked(explained));
     this.#lost = explained;
     this.#parts.log.warn({ model: this.#served.name, generation: this.#generation, reason: explained.message }, 'the worker was lost before its first token; placing the call anew');
+  }
+
+  /** It was placed by no more than its name, on a card that can never hold it; from now on the broker knows its size. */
+  #isMisplaced(error: unknown): boolean {
+    const { code } = LeaseholdError.from(error);
+    return code === 'never_fits' && this.#generation !== null && this.#served.device === null && !this.#wasMisplaced && this.#options.signal?.aborted !== true;
   }
 
   /** The model backs off because its worker was lost in the load: the caller is told of the worker, and when to come again. */

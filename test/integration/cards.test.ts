@@ -37,7 +37,7 @@ t.test('R277: under a mask in another order, or one that hides a card, leases, r
   }
 });
 
-t.test('R277: a card that is not there, and an index, are refused wherever a card is named', async (t) => {
+t.test('R122, R277: a card that is not there, and an index, are refused wherever a card is named', async (t) => {
   fakeSmi(folder(t))({ [second]: 300, [first]: 100 });
   for (const word of [neither, '0']) {
     t.match(await refusal(createOrchestrator({ broker: 'own', stateFolder: folder(t), devices: [first, word] })), { code: 'device_unknown', details: { device: word, known: `${first}, ${second}` } }, word);
@@ -131,4 +131,19 @@ t.test('B109: what is kept free card by card is named in any order, and by no ca
   t.strictSame((await orchestrator.ledger()).cards.map((card) => [card.device, card.reserveBytes]), [[first, 20 * MiB], [second, 8 * MiB]]);
   await orchestrator.close();
   t.match(await refusal(createOrchestrator({ broker: 'own', stateFolder: folder(t), devices: [first, second], reserveBytes: { ...reserveBytes, 'GPU-zzz': 4 * MiB } })), { code: 'device_unknown', details: { device: 'GPU-zzz' } });
+});
+
+t.test('B101: a model whose size nobody knows yet, placed on a card that can never hold it, is answered from one that can', async (t) => {
+  const orchestrator = await open(t, { devices: ['sim:24MiB', 'sim:64MiB'], models: {
+    idle: scripted({ text: 'idle', weightsBytes: 44 * MiB }),
+    large: scripted({ text: 'large', weightsBytes: 40 * MiB }),
+    vast: scripted({ text: 'vast', weightsBytes: 80 * MiB }),
+  } });
+  const [small = '', big = ''] = (await orchestrator.ledger()).cards.map(({ device }) => device);
+  t.match(await orchestrator.generate('idle', 'go').result(), { text: 'idle' });
+  t.match(await leaseOf(orchestrator, 'idle'), { device: big });
+  t.match(await orchestrator.generate('large', 'go').result(), { text: 'large' });
+  t.match(await leaseOf(orchestrator, 'large'), { device: big }, 'the other was put away for it');
+  t.ok((await orchestrator.explain('large', 100)).some(({ verdict, device }) => verdict === 'denied' && device === small), 'it was on the small one first');
+  t.match(await refusal(orchestrator.generate('vast', 'go').result()), { code: 'never_fits' }, 'what fits nowhere is refused after one more try');
 });

@@ -96,6 +96,6 @@ export const restartMutants: readonly Mutant[] = [
   },
   {
     name: 'second-copy', about: 'a model is loaded anew while the worker that may have it is waited for', file: 'place-request.js',
-    from: 'mayComeBack(core, event.engine, cards, countOf(event)) ?? best', to: 'best',
+    from: 'mayComeBack(core, event.engine, cards.living, countOf(event)) ?? best', to: 'best',
   },
 ];
