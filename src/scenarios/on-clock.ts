@@ -115,6 +115,12 @@ class ClockMachine implements Machine {
         this.after(act.forMs, () => { this.probeScripts.delete(device); });
         return;
       }
+      case 'lose': {
+        const card = this.cardAt(act.device);
+        world.loseCard(card);
+        this.after(act.forMs, () => { world.regainCard(card); });
+        return;
+      }
       case 'suspend': world.scheduler.jump(msToUs(act.forMs)); return;
       case 'stall': world.shell.stall(msToUs(act.forMs)); return;
     }
@@ -180,7 +186,7 @@ function modelKnobs(key: string, model: ScenarioModel): ModelKnobs {
   const trueParts = [{ name: 'weights', kind: 'weights' as const, bytes: model.trueWeightsBytes, upFront: true }, ...context];
   return {
     key, engine: model.engine, parts, trueParts, peakBytes: model.peakBytes, truePeakBytes: Math.max(model.peakBytes, model.trueWeightsBytes + model.contextBytes),
-    loadMs: model.loadMs, moveMs: model.moveMs, callMs: model.callMs, grows: 0, addsContexts: 0, parallel: model.parallel, cards: 1, shares: [1], parkable: model.parkable,
+    loadMs: model.loadMs, moveMs: model.moveMs, callMs: model.callMs, grows: 0, addsContexts: 0, parallel: model.parallel, cards: model.shares.length, shares: model.shares, parkable: model.parkable,
     ttlMs: model.ttlMs, pinned: model.pinned, class: model.class, loadFails: model.loadFails,
   };
 }

@@ -21,6 +21,8 @@ import { Prng } from './world/prng.js';
 const lookEveryMs = 50;
 /** Tokens of a simulated answer: enough to be stopped in the middle. */
 const answerTokens = 8;
+/** Faults that cannot be had of a real machine on demand. */
+const clockAlone: readonly FaultAct['kind'][] = ['probe', 'lose', 'suspend'];
 /** Lies that a simulated worker knows how to tell. */
 const told: readonly LieName[] = ['freesNothing', 'freesLess', 'takesMore', 'ignoresSigterm'];
 
@@ -128,6 +130,7 @@ class ProcessesMachine implements Machine {
         return;
       }
       case 'probe':
+      case 'lose':
       case 'suspend':
         throw new RangeError(`${act.kind} needs the clock`);
     }
@@ -196,7 +199,7 @@ function refuseWhatNeedsTheClock(scenario: Scenario, engines: boolean): void {
   for (const [index, fault] of scenario.faults.entries()) {
     const field = `faults[${index}]`;
     if (fault.when !== null) {
-      if (fault.act.kind === 'probe' || fault.act.kind === 'suspend') refuse(field, `${fault.act.kind} can be played on the clock alone; leave --on out`);
+      if (clockAlone.includes(fault.act.kind)) refuse(field, `${fault.act.kind} can be played on the clock alone; leave --on out`);
       continue;
     }
     const unknown = Object.keys(fault.lies).find((name) => !told.includes(name as LieName));
@@ -225,7 +228,7 @@ function orchestratorOptions(scenario: Scenario, { speed, engines }: ProcessesOp
 }
 
 function realModel(model: ScenarioModel): ModelOptions {
-  return { source: model.source ?? '', parallel: model.parallel, class: model.class, ttlMs: model.ttlMs, pinned: model.pinned };
+  return { source: model.source ?? '', cards: model.shares.length, parallel: model.parallel, class: model.class, ttlMs: model.ttlMs, pinned: model.pinned };
 }
 
 function simulatedModel(name: string, model: ScenarioModel, speed: number, lies: Partial<Record<LieName, number>>, draws: Prng): ModelOptions {
@@ -237,10 +240,11 @@ function simulatedModel(name: string, model: ScenarioModel, speed: number, lies:
     text: `I am ${name}, and I was asked. `, textTimes: 4,
     overAllocateBytes: draws.chance(lies.takesMore ?? 0) ? Math.floor(model.weightsBytes * 0.3) : 0,
     unloadKeepsFraction: draws.chance(lies.freesNothing ?? 0) ? 1 : draws.chance(lies.freesLess ?? 0) ? 0.6 : 0,
+    ...(model.shares.length === 1 ? {} : { tensorSplit: model.shares.join(',') }),
     faults: model.loadFails === 0 ? [] : [{ at: 'load', how: 'throw', times: Math.max(1, Math.round(model.loadFails * 3)) }],
   };
   return {
-    engine: model.engine, source: `sim:${JSON.stringify(script)}`, contextTokens, parallel: model.parallel, class: model.class,
+    engine: model.engine, source: `sim:${JSON.stringify(script)}`, contextTokens, cards: model.shares.length, parallel: model.parallel, class: model.class,
     ttlMs: model.ttlMs === null ? null : Math.max(1, Math.round(model.ttlMs / speed)), pinned: model.pinned,
   };
 }

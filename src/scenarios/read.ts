@@ -40,6 +40,8 @@ interface WrittenModel {
   readonly move?: Duration;
   readonly call?: Duration;
   readonly parallel?: number;
+  readonly cards?: number;
+  readonly split?: readonly number[];
   readonly parkable?: boolean;
   readonly class?: RequestClass;
   readonly ttl?: Duration;
@@ -71,6 +73,7 @@ interface WrittenFault {
   readonly stop?: 'worker';
   readonly squat?: Size;
   readonly probe?: 'fails' | 'hangs';
+  readonly lose?: 'card';
   readonly suspend?: Duration;
   readonly stall?: Duration;
   readonly lag?: Duration;
@@ -113,7 +116,7 @@ class Reading {
       name, about: written.about, seed: written.seed ?? 1, durationMs,
       devices: written.devices.map(({ size, reserve, floor, confirms }) => ({ totalBytes: bytes(size), reserveBytes: bytes(reserve ?? 0), floorBytes: bytes(floor ?? 0), confirms: confirms ?? 'process' })),
       engines,
-      models: Object.fromEntries(Object.entries(written.models).map(([model, about]) => [model, this.model(['models', model], about, Object.keys(engines))])),
+      models: Object.fromEntries(Object.entries(written.models).map(([model, about]) => [model, this.model(['models', model], about, Object.keys(engines), written.devices.length)])),
       arrivals: written.arrivals.map((arrivals, index) => this.arrivals(['arrivals', index], arrivals, names, durationMs)),
       faults: (written.faults ?? []).map((fault, index) => this.fault(['faults', index], fault, written.devices.length)),
       limits: this.limits(written.limits ?? {}),
@@ -123,16 +126,19 @@ class Reading {
     return scenario;
   }
 
-  private model(pointer: Pointer, written: WrittenModel, engines: readonly string[]): ScenarioModel {
+  private model(pointer: Pointer, written: WrittenModel, engines: readonly string[], devices: number): ScenarioModel {
     const engine = written.engine ?? engines[0] ?? '';
     if (written.engine === undefined && engines.length > 1) this.wrong(pointer, 'key', `engine is missing; there are ${engines.join(', ')}`);
     if (!engines.includes(engine)) this.wrong([...pointer, 'engine'], 'value', `no engine ${JSON.stringify(engine)} here; there are ${engines.join(', ')}`);
+    const cards = written.cards ?? written.split?.length ?? 1;
+    if (cards > devices) this.wrong([...pointer, written.cards === undefined ? 'split' : 'cards'], 'value', `${cards} cards are wanted and ${devices} ${devices === 1 ? 'is' : 'are'} there`);
+    if ((written.split?.length ?? cards) !== cards) this.wrong([...pointer, 'split'], 'value', `it has ${written.split?.length ?? 0} shares for ${cards} ${cards === 1 ? 'card' : 'cards'}`);
     const loadMs = this.ms(written.load);
     return {
       engine, source: written.source ?? null, weightsBytes: bytes(written.bytes), trueWeightsBytes: bytes(written.truly ?? written.bytes),
       contextBytes: bytes(written.context ?? 0), peakBytes: bytes(written.peak ?? 0),
       loadMs, moveMs: written.move === undefined ? Math.max(5, Math.round(loadMs / 10)) : this.ms(written.move), callMs: this.ms(written.call, 1_000),
-      parallel: written.parallel ?? 1, parkable: written.parkable ?? false, class: written.class ?? 'normal', ttlMs: written.ttl === undefined ? null : this.ms(written.ttl),
+      parallel: written.parallel ?? 1, shares: sharesOf(written.split ?? Array<number>(cards).fill(1)), parkable: written.parkable ?? false, class: written.class ?? 'normal', ttlMs: written.ttl === undefined ? null : this.ms(written.ttl),
       pinned: written.pinned ?? false, loadFails: written.loadFails ?? 0,
     };
   }
@@ -156,9 +162,9 @@ class Reading {
   }
 
   private fault(pointer: Pointer, written: WrittenFault, devices: number): ScenarioFault {
-    const acts = (['kill', 'stop', 'squat', 'probe', 'suspend', 'stall'] as const).filter((key) => written[key] !== undefined);
+    const acts = (['kill', 'stop', 'squat', 'probe', 'lose', 'suspend', 'stall'] as const).filter((key) => written[key] !== undefined);
     const lasting = written.lag !== undefined || written.lies !== undefined;
-    if (acts.length + (lasting ? 1 : 0) !== 1) this.wrong(pointer, 'key', 'one fault an entry: kill, stop, squat, probe, suspend, stall, or lag and lies');
+    if (acts.length + (lasting ? 1 : 0) !== 1) this.wrong(pointer, 'key', 'one fault an entry: kill, stop, squat, probe, lose, suspend, stall, or lag and lies');
     if ((written.device ?? 0) >= devices) this.wrong([...pointer, 'device'], 'value', `there is no card ${written.device ?? 0}; the last is ${devices - 1}`);
     if (lasting) return { when: null, lagMs: this.ms(written.lag, 0), lies: written.lies ?? {} };
     if ((written.at === undefined) === (written.every === undefined)) this.wrong(pointer, 'key', 'one of at and every must say when');
@@ -172,6 +178,7 @@ class Reading {
     if (written.kill !== undefined) return { kind: 'kill', whom: written.kill };
     if (written.squat !== undefined) return { kind: 'squat', bytes: bytes(written.squat), device, forMs };
     if (written.probe !== undefined) return { kind: 'probe', how: written.probe, device, forMs };
+    if (written.lose !== undefined) return { kind: 'lose', device, forMs };
     if (written.suspend !== undefined) return { kind: 'suspend', forMs: this.ms(written.suspend) };
     if (written.stall !== undefined) return { kind: 'stall', forMs: this.ms(written.stall) };
     return { kind: 'stop', forMs };
@@ -196,6 +203,11 @@ function engineOf(written: NonNullable<Written['engines']>[string], ms: (given: 
     modelsPerWorker: written.modelsPerWorker ?? 1, floorBytes: bytes(written.floor ?? 0), spawnMs: ms(written.spawn, 500),
     partial: written.partial ?? false, profilesFreeMemory: written.profilesFreeMemory ?? false,
   };
+}
+
+function sharesOf(split: readonly number[]): readonly number[] {
+  const sum = split.reduce((total, share) => total + share, 0);
+  return split.map((share) => share / sum);
 }
 
 function bytes(size: Size): number {

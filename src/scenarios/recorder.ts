@@ -43,6 +43,8 @@ export class Recorder {
   private readonly timesMs = new Map<string, number[]>();
   private readonly openedAtMs = new Map<string, number>();
   private readonly loadsOf = new Map<string, number>();
+  /** By process and model, and by its cards: a model over several is told as loaded on each, and was loaded once. */
+  private readonly loadsIn = new Map<string, number>();
   private readonly timelines = new Map<string, { readonly card: CardView; readonly moments: CardMoment[] }>();
   private readonly marks: Mark[] = [];
   private overcommittedBytes = 0;
@@ -74,7 +76,7 @@ export class Recorder {
       case 'denied': this.count('denials'); this.count(`denied.${text(data['code'])}`); this.openedAtMs.delete(request); break;
       case 'evicting': this.openedAtMs.set(`evict ${lease}`, atMs); break;
       case 'evicted': this.count('evictions'); this.close('handOverMs.evict', `evict ${lease}`, atMs, null); break;
-      case 'loaded': this.loaded(text(data['model']), `load ${lease}`, atMs); break;
+      case 'loaded': this.loaded(data, `load ${lease}`, atMs); break;
       case 'spawned': this.count('spawns'); break;
       case 'eviction_failed': this.count('evictionsFailed'); break;
       case 'quarantined': this.count('quarantines'); break;
@@ -147,9 +149,17 @@ export class Recorder {
     return this.calls.flatMap(({ call, askedAtMs, begunAtMs }) => (begunAtMs === null || (wanted !== null && call.class !== wanted) ? [] : [begunAtMs - askedAtMs]));
   }
 
-  private loaded(model: string, key: string, atMs: number): void {
-    this.count('loads');
-    this.loadsOf.set(model, (this.loadsOf.get(model) ?? 0) + 1);
+  private loaded(data: MachineEvent['data'], key: string, atMs: number): void {
+    const model = text(data['model']);
+    const hosted = `${text(data['generation'])} ${model}`;
+    const here = `${hosted} ${text(data['device'])}`;
+    const loads = (this.loadsIn.get(here) ?? 0) + 1;
+    this.loadsIn.set(here, loads);
+    if (loads > (this.loadsIn.get(hosted) ?? 0)) {
+      this.loadsIn.set(hosted, loads);
+      this.count('loads');
+      this.loadsOf.set(model, (this.loadsOf.get(model) ?? 0) + 1);
+    }
     this.close('handOverMs.load', key, atMs, null);
   }
 

@@ -43,6 +43,8 @@ export interface ScenarioModel {
   readonly moveMs: number;
   readonly callMs: number;
   readonly parallel: number;
+  /** Of its bytes, how much is on each of its cards; together 1. */
+  readonly shares: readonly number[];
   readonly parkable: boolean;
   readonly class: RequestClass;
   readonly ttlMs: number | null;
@@ -71,6 +73,7 @@ export type FaultAct =
   | { readonly kind: 'stop'; readonly forMs: number }
   | { readonly kind: 'squat'; readonly bytes: number; readonly device: number; readonly forMs: number }
   | { readonly kind: 'probe'; readonly how: 'fails' | 'hangs'; readonly device: number; readonly forMs: number }
+  | { readonly kind: 'lose'; readonly device: number; readonly forMs: number }
   | { readonly kind: 'suspend'; readonly forMs: number }
   | { readonly kind: 'stall'; readonly forMs: number };
 

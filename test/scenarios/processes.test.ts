@@ -17,3 +17,17 @@ for (const name of ['thrash-pair', 'stampede', 'slow-release']) {
     t.ok((figures['loads'] ?? 0) > 2 && (figures['evictions'] ?? 0) > 1, `${figures['loads'] ?? 0} loads, ${figures['evictions'] ?? 0} evictions`);
   });
 }
+
+t.test('gang holds on real processes, without the cards that only the clock can lose', async (t) => {
+  const whole = await readScenario('gang');
+  const durationMs = 120_000;
+  const scenario = {
+    ...whole, durationMs, faults: whole.faults.filter(({ when }) => when === null || when.kind === 'every'),
+    arrivals: whole.arrivals.map((arrivals) => ({ ...arrivals, untilMs: durationMs })),
+  };
+  const { recorder, refusals, tookMs } = await playOnProcesses(scenario, { speed: 10, engines: false, signal: new AbortController().signal });
+  const figures = recorder.figures(refusals, tookMs);
+  const expect = Object.fromEntries(Object.entries(scenario.expect).filter(([figure]) => figure !== 'struck.lose'));
+  t.strictSame(missedExpectations(expect, figures), [], `${figures['answered'] ?? 0} of ${figures['requests'] ?? 0} answered`);
+  t.ok((figures['reloads'] ?? 0) > 2 && (figures['struck.kill'] ?? 0) >= 2);
+});

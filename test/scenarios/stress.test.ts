@@ -88,6 +88,10 @@ t.test('a wrong file is refused with the place and what is allowed there', async
     [`${small}faults: [{ kill: worker }]\n`, /one of at and every must say when/],
     [`${small}faults: [{ kill: worker, squat: 1GiB, at: 1s }]\n`, /one fault an entry/],
     [`${small}faults: [{ squat: 1GiB, at: 1s, device: 3 }]\n`, /there is no card 3; the last is 0/],
+    [`${small}faults: [{ lose: card, squat: 1GiB, at: 1s }]\n`, /one fault an entry/],
+    [small.replace('call: 100ms', 'call: 100ms, cards: 2'), /2 cards are wanted and 1 is there/],
+    [small.replace('call: 100ms', 'call: 100ms, cards: 1, split: [1, 2]'), /it has 2 shares for 1 card/],
+    [small.replace('call: 100ms', 'call: 100ms, split: [1, 0]'), /must be a number above 0/],
     [`${small}limits: { tickIntervalsMs: 5 }\n`, /unknown key "tickIntervalsMs"; did you mean tickIntervalMs\?/],
     [small.replace('for: 10s', 'for: soon'), /must be a duration/],
     ['about: nothing\n', /devices is missing|for is missing/],
@@ -106,6 +110,7 @@ t.test('what only the clock can play is refused before a process is started', as
   const lying = await readScenario('liar');
   await t.rejects(playOnProcesses(lying, { speed: 10, engines: false, signal }), { code: 'input_invalid', message: /clock alone/ });
   await t.rejects(playOnProcesses(await readScenario('blackout'), { speed: 10, engines: false, signal }), { code: 'input_invalid', message: /probe can be played on the clock alone/ });
+  await t.rejects(playOnProcesses(await readScenario('gang'), { speed: 10, engines: false, signal }), { code: 'input_invalid', message: /lose can be played on the clock alone/ });
   await t.rejects(playOnProcesses(await readScenario('stampede'), { speed: 10, engines: true, signal }), { code: 'input_invalid', message: /source is missing/ });
 });
 

@@ -61,10 +61,11 @@ export class SimCard {
     return Math.max(0, this.about.totalBytes - this.usedBytes());
   }
 
-  /** False is an OOM: nothing was taken. What the process itself has freed and not given back yet is used first. */
+  /** False is an OOM, or a card that is not there: nothing was taken. What the process itself has freed and not given back yet is used first. */
   allocate(generation: string, bytes: number): boolean {
+    if (this.isLost) return false;
     const ownBytes = Math.min(bytes, this.lateBytes.get(generation) ?? 0);
-    if (this.isLost || bytes - ownBytes > this.freeBytes()) {
+    if (bytes - ownBytes > this.freeBytes()) {
       this.refusals++;
       return false;
     }
