@@ -11,13 +11,15 @@ export const scenarios: readonly string[] = [
   // Crash, hang, zombie
   'B85', 'B86', 'B88', 'B94',
   // Several cards
-  'B97', 'B98', 'B100', 'B101', 'B103', 'B106', 'B107', 'B109', 'B190', 'R125', 'R126',
+  'B97', 'B98', 'B100', 'B101', 'B103', 'B104', 'B106', 'B107', 'B109', 'B190', 'R122', 'R123', 'R125', 'R126',
   // Transport and framing
   'B175', 'B176', 'B178', 'B179', 'B181', 'B182',
   // Model files
   'B158', 'B160', 'B161', 'B163', 'B164', 'B166', 'B167', 'B169', 'B170', 'B173',
   // Hub download, staging, verification
   'B142', 'B143', 'B145', 'B146', 'B148', 'B149', 'B151', 'B152', 'B154', 'B155', 'B157', 'B206', 'B208', 'B209',
+  // Victims, honest bytes, reconciliation, records
+  'R36', 'R37', 'R40', 'R43', 'R44', 'R46', 'R47', 'R48', 'R49', 'R50', 'R52', 'R54', 'R55', 'R56',
   // Acceptance
   'R265', 'R266', 'R267', 'R268', 'R269', 'R270', 'R271', 'R272', 'R273', 'R274', 'R275', 'R276', 'R277', 'R278',
 ];

@@ -42,7 +42,7 @@ t.test('announcements and reports', async (t) => {
     await close();
   });
 
-  t.test('R50, R272, R273: each answer carries what has changed since the last, by value, and what left and came back is told again', async (t) => {
+  t.test('R49, R50, R272, R273: each answer carries what has changed since the last, by value, and what left and came back is told again', async (t) => {
     const { broker, caller, close } = await rig();
     const one = await caller();
     const spec = model({ weightsBytes: 1_000, contextBytesPerToken: 0, parkable: true });

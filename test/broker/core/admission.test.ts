@@ -195,7 +195,7 @@ t.test('B29: unknown, failed, not supported and zero are four readings; none of 
   test.end();
 });
 
-t.test('a reading of more used bytes than there are, or of no number, is refused and the last good one kept (B104)', (test) => {
+t.test('B104: a reading of more used bytes than there are, or of no number, is refused, the last good one kept with its age, and that is told once', (test) => {
   const stage = new Stage();
   stage.card();
   for (const usedBytes of [25 * GiB, -1, Number.NaN, 1.5]) {
@@ -203,6 +203,10 @@ t.test('a reading of more used bytes than there are, or of no number, is refused
     test.equal(stage.cardView().sampledUsedBytes, 0, String(usedBytes));
     test.equal(stage.cardView().missing?.reading, 'failed');
   }
+  test.equal(all(stage.effects, 'publish').filter(({ name }) => name === 'sample_lost').length, 1);
+  stage.pass(2_000);
+  test.ok((stage.cardView().sampleAgeMs ?? 0) >= 2_000);
+  test.equal(all(stage.ask(stage.session('holder'), 'm', GiB).effects, 'grant').length, 0, 'and nothing is granted by it when it is too old');
   test.end();
 });
 
@@ -272,7 +276,7 @@ t.test('a sample judges only grants made before it was taken, by its own time an
   test.end();
 });
 
-t.test('bytes that are reported and not there are no room: the figure of the process counts (R47)', (test) => {
+t.test('bytes that are reported and not there are no room: the figure of the process counts', (test) => {
   const stage = new Stage();
   stage.card(card0, { totalBytes: 24 * GiB });
   stage.truth().foreignBytes = 6 * GiB;
@@ -384,7 +388,7 @@ t.test('a lost card grants nothing and says so, to those who wait and to those w
   test.end();
 });
 
-t.test('explain records hold every number and are found by id, model and card, newest first, in a bounded ring', (test) => {
+t.test('R56: explain records hold every number and are found by id, model and card, newest first, in a bounded ring', (test) => {
   const stage = new Stage({ limits: { explainRecordsMax: 8 } });
   stage.card();
   const holder = stage.session('holder');

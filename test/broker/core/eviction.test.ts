@@ -283,7 +283,7 @@ t.test('more freed than was ever held is not believed', (test) => {
   test.end();
 });
 
-t.test('R268: a short return is a signal: all of the victim next, then the next victim; freed is what the card shows', (test) => {
+t.test('R43, R44, R268: a short return is a signal: all of the victim next, then the next victim; freed is what the card shows', (test) => {
   const stage = new Stage();
   stage.card();
   const python = stage.worker({ engine: 'python', partial: true });
@@ -313,7 +313,7 @@ t.test('R268: a short return is a signal: all of the victim next, then the next 
   test.end();
 });
 
-t.test('R269: a victim that is killed mid-command frees only when its exit is confirmed and measured', (test) => {
+t.test('R47, R269: a victim that is killed mid-command frees only when its exit is confirmed and measured', (test) => {
   const { stage, worker, holder } = withIdle();
   stage.ask(holder, 'b', 12 * GiB);
   const closed = stage.send({ type: 'session_closed', generation: worker, reason: 'reset' });
@@ -326,7 +326,7 @@ t.test('R269: a victim that is killed mid-command frees only when its exit is co
   test.end();
 });
 
-t.test('R270: a victim that is alive and does not answer has freed nothing: the next is tried, and the ledger still shows it', (test) => {
+t.test('R47, R270: a victim that is alive and does not answer has freed nothing: the next is tried, and the ledger still shows it', (test) => {
   const stage = new Stage();
   stage.card();
   const deaf = stage.worker();
@@ -375,7 +375,7 @@ t.test('R36, R37: victims go one by one where only the total is known, and no mo
   test.end();
 });
 
-t.test('R40: a model without bytes on the card is no victim; it frees nothing', (test) => {
+t.test('R40, R46: a model without bytes on the card is no victim; it frees nothing', (test) => {
   const { stage, lease, holder } = withIdle({ park: true, parkable: true });
   stage.obey(only(stage.ask(holder, 'b', 12 * GiB).effects, 'move'));
   stage.sample();

@@ -162,7 +162,7 @@ t.test('B25: 12.8 GiB measured against an estimate of 6.9: the lease is raised i
   test.end();
 });
 
-t.test('B25: bytes that a worker does not report are found by the first sample and charged', (test) => {
+t.test('B25, R55: bytes that a worker does not report are found by the first sample and charged', (test) => {
   const stage = new Stage();
   stage.card();
   const worker = stage.worker();

@@ -21,7 +21,7 @@ t.test('R271: what a failed call leaves loaded without a lease is charged and ca
   test.end();
 });
 
-t.test('R272: what came and went inside one call leaves no lease; what was moved back leaves one without card bytes', (test) => {
+t.test('R52, R272: what came and went inside one call leaves no lease; what was moved back leaves one without card bytes', (test) => {
   const stage = new Stage();
   stage.card();
   const worker = stage.worker({ engine: 'python' });
@@ -38,7 +38,7 @@ t.test('R272: what came and went inside one call leaves no lease; what was moved
   test.end();
 });
 
-t.test('R273: an announcement reconciles: what it lacks is released and not freed, what landed again is charged again', (test) => {
+t.test('R48, R273: an announcement reconciles: what it lacks is released and not freed, what landed again is charged again', (test) => {
   const stage = new Stage();
   stage.card();
   const worker = stage.worker({ engine: 'python' });
