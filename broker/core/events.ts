@@ -23,6 +23,12 @@ export interface ProcessReading {
   readonly usedBytes: number;
 }
 
+/** A process's bytes that the driver keeps in host memory for want of room on the card: allocated, and not fitted (B113). */
+export interface SpillReading {
+  readonly generation: string;
+  readonly spilledBytes: number;
+}
+
 export interface EngineCapabilities {
   readonly park: boolean;
   readonly partial: boolean;
@@ -69,6 +75,8 @@ type Happening =
       readonly truth: TruthSource;
       /** Null where the driver has no per-process figures. Processes unknown to us are left out: they are foreign. */
       readonly processes: readonly ProcessReading[] | null;
+      /** Absent where the driver never spills, or does not say. Processes that it does not name have spilled nothing. */
+      readonly spilled?: readonly SpillReading[];
     }
   | { readonly type: 'sample_failed'; readonly device: string; readonly reading: MissingReading; readonly reason: string }
   // ── Processes and sessions ───────────────────────────────────────────────

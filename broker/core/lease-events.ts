@@ -317,7 +317,7 @@ function loadFailed(core: Core, lease: Lease, code: string, message: string): vo
     const raced = strangersBytes(card) > (lease.foreignAtGrantBytes ?? 0) + core.options.limits.measureToleranceBytes;
     if (raced) count(core, 'lostRaces');
     if (retryAfterOom(core, lease.model, lease.device, reason)) {
-      const race = raced ? ', a race lost to a foreign process' : '';
+      const race = raced ? ': lost race to a foreign process' : '';
       explain(core, {
         verdict: 'expired', text: `${lease.model} ran out of memory inside its lease${race}; one retry after a new measurement`,
         generation: lease.generation, model: lease.model, device: lease.device,

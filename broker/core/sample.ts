@@ -8,7 +8,8 @@ import { noteMoved } from './load-progress.js';
 import { judgeProcess } from './misplaced.js';
 import { mustLease } from './must.js';
 import { sampleAnswered } from './probe.js';
-import { count, explain, publish } from './report.js';
+import { count, explain, inWords, publish } from './report.js';
+import { judgeSpills, spilledBytesOf } from './spill.js';
 import type { Card, Core } from './state.js';
 
 type Sampled = Extract<CoreEvent, { type: 'sampled' }>;
@@ -21,8 +22,9 @@ export function onSampled(core: Core, event: Sampled): void {
     return;
   }
   const takenAtUs = Math.min(event.takenAtUs, core.nowUs);
-  if (!isPlausible(event)) {
-    missed(core, card, 'failed', `used ${String(event.usedBytes)} of ${String(event.totalBytes)} bytes is no reading`);
+  const nonsense = nonsenseIn(card, event);
+  if (nonsense !== null) {
+    missed(core, card, 'failed', nonsense);
     return;
   }
   if (card.sample !== null && takenAtUs <= card.sample.takenAtUs) {
@@ -44,7 +46,8 @@ export function onSampled(core: Core, event: Sampled): void {
     else if (returnedAtUs <= takenAtUs) judgeProcess(core, card, seat, givenBack.get(seat.generation) ?? 0);
   }
   confirmQuarantined(core, card);
-  judgeForeign(core, card, takenAtUs, event.usedBytes);
+  judgeForeign(core, card, takenAtUs, event.usedBytes + spilledBytesOf(card, event.spilled));
+  judgeSpills(core, card, event.spilled);
   card.planEpoch++;
   core.dirty.add(card.device);
   sampleAnswered(core, card, takenAtUs);
@@ -90,9 +93,15 @@ function regained(core: Core, card: Card): void {
   card.missing = null;
 }
 
-/** More used than there is, or no count at all, is nonsense: the last good reading is kept with its age (B104). */
-function isPlausible(event: Sampled): boolean {
-  return Number.isSafeInteger(event.usedBytes) && Number.isSafeInteger(event.totalBytes) && event.usedBytes >= 0 && event.totalBytes > 0 && event.usedBytes <= event.totalBytes;
+/** No card changes its size so much; a driver that counts in another unit all at once does. */
+const sameUnitFactorMax = 8;
+
+/** More used or free than there is, no count at all, or one in another unit: nonsense, and the last good reading is kept with its age (B104). */
+function nonsenseIn(card: Card, { usedBytes, totalBytes }: Sampled): string | null {
+  const isCount = Number.isSafeInteger(usedBytes) && Number.isSafeInteger(totalBytes) && totalBytes > 0;
+  if (!isCount || usedBytes < 0 || usedBytes > totalBytes) return `used ${String(usedBytes)} of ${String(totalBytes)} bytes is no reading`;
+  const isSameUnit = totalBytes * sameUnitFactorMax > card.totalBytes && totalBytes < card.totalBytes * sameUnitFactorMax;
+  return isSameUnit ? null : `a total of ${String(totalBytes)} bytes is no reading of a card of ${inWords(card.totalBytes)}: it counts in another unit`;
 }
 
 function takeReadings(core: Core, card: Card, usedBytes: number, processes: readonly ProcessReading[] | null): void {

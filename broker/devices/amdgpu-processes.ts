@@ -5,36 +5,49 @@ import { join } from 'node:path';
 interface Client {
   readonly id: string;
   readonly bytes: number;
+  /** Moved out of the card for want of room; null where the kernel does not say. */
+  readonly spilledBytes: number | null;
+}
+
+export interface AmdProcess {
+  readonly pid: number;
+  readonly usedBytes: number;
+  readonly spilledBytes: number | null;
 }
 
 /**
- * VRAM by pid on the card at `pciSlot`. A process may hold one client by several descriptors: each client counts once.
+ * VRAM by pid on the card at `pciSlot`, and what had to leave it. A process may hold one client by several descriptors: each client counts once.
  * Processes whose files are not ours to read are left out; they are foreign to us anyway.
  */
-export async function readAmdProcesses(procRoot: string, pciSlot: string): Promise<readonly { readonly pid: number; readonly usedBytes: number }[] | null> {
-  const processes: { readonly pid: number; readonly usedBytes: number }[] = [];
+export async function readAmdProcesses(procRoot: string, pciSlot: string): Promise<readonly AmdProcess[] | null> {
+  const processes: AmdProcess[] = [];
   let readable = 0;
   for (const name of (await names(procRoot)) ?? []) {
     if (!/^\d+$/.test(name)) continue;
     const clients = await readClients(join(procRoot, name), pciSlot);
     if (clients === null) continue;
     readable += 1;
-    const usedBytes = [...clients.values()].reduce((sum, bytes) => sum + bytes, 0);
-    if (clients.size > 0) processes.push({ pid: Number(name), usedBytes });
+    if (clients.size > 0) processes.push(sumOf(Number(name), [...clients.values()]));
   }
   return readable === 0 ? null : processes;
 }
 
-/** Bytes by client id; null when the process's files cannot be read. */
-async function readClients(folder: string, pciSlot: string): Promise<ReadonlyMap<string, number> | null> {
+function sumOf(pid: number, clients: readonly Client[]): AmdProcess {
+  const spilled = clients.flatMap(({ spilledBytes }) => (spilledBytes === null ? [] : [spilledBytes]));
+  const sum = (figures: readonly number[]): number => figures.reduce((total, bytes) => total + bytes, 0);
+  return { pid, usedBytes: sum(clients.map(({ bytes }) => bytes)), spilledBytes: spilled.length === 0 ? null : sum(spilled) };
+}
+
+/** By client id; null when the process's files cannot be read. */
+async function readClients(folder: string, pciSlot: string): Promise<ReadonlyMap<string, Client> | null> {
   const descriptors = await names(join(folder, 'fd'));
   if (descriptors === null) return null;
-  const clients = new Map<string, number>();
+  const clients = new Map<string, Client>();
   for (const descriptor of descriptors) {
     const target = await attempt(() => readlink(join(folder, 'fd', descriptor)));
     if (target?.startsWith('/dev/dri/') !== true) continue;
     const client = parseFdinfo((await attempt(() => readFile(join(folder, 'fdinfo', descriptor), 'utf8'))) ?? '', pciSlot);
-    if (client !== null) clients.set(client.id, client.bytes);
+    if (client !== null) clients.set(client.id, client);
   }
   return clients;
 }
@@ -48,10 +61,14 @@ export function parseFdinfo(text: string, pciSlot: string): Client | null {
   }
   const id = fields.get('drm-client-id');
   if (fields.get('drm-driver') !== 'amdgpu' || fields.get('drm-pdev') !== pciSlot || id === undefined) return null;
-  const figure = /^(\d+)(?: (KiB|MiB))?$/.exec(fields.get('drm-resident-vram') ?? fields.get('drm-memory-vram') ?? '');
+  const bytes = parseBytes(fields.get('drm-resident-vram') ?? fields.get('drm-memory-vram'));
+  return bytes === null ? null : { id, bytes, spilledBytes: parseBytes(fields.get('amd-evicted-vram')) };
+}
+
+function parseBytes(text: string | undefined): number | null {
+  const figure = /^(\d+)(?: (KiB|MiB))?$/.exec(text ?? '');
   if (figure === null) return null;
-  const unit = { KiB: 1_024, MiB: 1_024 ** 2 }[figure[2] ?? ''] ?? 1;
-  return { id, bytes: Number(figure[1]) * unit };
+  return Number(figure[1]) * ({ KiB: 1_024, MiB: 1_024 ** 2 }[figure[2] ?? ''] ?? 1);
 }
 
 const names = (path: string): Promise<readonly string[] | null> => attempt(() => readdir(path));

@@ -79,8 +79,10 @@ async function readCard(card: AmdCard, procRoot: string, takenAtUs: number): Pro
   if (total.bytes === 0 || used.bytes > total.bytes) {
     return { kind: 'missing', device, takenAtUs, reading: 'unknown', reason: `amdgpu says ${used.bytes} of ${total.bytes} bytes, which cannot be` };
   }
-  const processes = pciSlot === null ? null : await readAmdProcesses(procRoot, pciSlot);
-  return { kind: 'read', device, takenAtUs, usedBytes: used.bytes, totalBytes: total.bytes, truth: 'amdgpu', processes };
+  const read = pciSlot === null ? null : await readAmdProcesses(procRoot, pciSlot);
+  const processes = read?.map(({ pid, usedBytes }) => ({ pid, usedBytes })) ?? null;
+  const spilled = (read ?? []).flatMap(({ pid, spilledBytes }) => (spilledBytes === null ? [] : [{ pid, spilledBytes }]));
+  return { kind: 'read', device, takenAtUs, usedBytes: used.bytes, totalBytes: total.bytes, truth: 'amdgpu', processes, ...(spilled.length === 0 ? {} : { spilled }) };
 }
 
 async function describe(found: readonly AmdCard[], driver: string): Promise<Discovery> {

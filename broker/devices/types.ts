@@ -39,6 +39,8 @@ export type Reading =
       readonly counting?: 'v1' | 'v2';
       /** By pid; null where the driver does not say. */
       readonly processes: readonly { readonly pid: number; readonly usedBytes: number }[] | null;
+      /** What the driver keeps in host memory for want of room on the card; absent where it does not say (B113). */
+      readonly spilled?: readonly { readonly pid: number; readonly spilledBytes: number }[];
     }
   | {
       readonly kind: 'missing';

@@ -128,6 +128,7 @@ export class Sampler {
       totalBytes: reading.totalBytes,
       truth: reading.truth,
       processes: reading.processes === null ? null : this.#byGeneration(reading.processes),
+      ...(reading.spilled === undefined ? {} : { spilled: this.#spilledOf(reading.spilled) }),
     };
   }
 
@@ -139,5 +140,10 @@ export class Sampler {
       if (owner !== null) sums.set(owner, (sums.get(owner) ?? 0) + usedBytes);
     }
     return [...sums].map(([generation, usedBytes]) => ({ generation, usedBytes }));
+  }
+
+  #spilledOf(spilled: readonly { readonly pid: number; readonly spilledBytes: number }[]): { generation: string; spilledBytes: number }[] {
+    const sums = this.#byGeneration(spilled.map(({ pid, spilledBytes }) => ({ pid, usedBytes: spilledBytes })));
+    return sums.map(({ generation, usedBytes }) => ({ generation, spilledBytes: usedBytes }));
   }
 }

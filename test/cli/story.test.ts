@@ -28,6 +28,7 @@ t.test('what a person should know of has a line', async (t) => {
     ['process_suspect', { name: '', model: '', generation: '0123456789ab-s3', why: 'silent for 9000 ms' }, 'process s3 is silent (silent for 9000 ms)'],
     ['quarantined', { bytes: 5 * MiB, why: 'it threw' }, '5.0 MiB of facts on GPU-5f3c9a1e are quarantined: it threw'],
     ['overshoot', { bytes: 5 * MiB }, 'facts holds more than was granted on GPU-5f3c9a1e: 5.0 MiB'],
+    ['overshoot', { bytes: 5 * MiB, where: 'host' }, 'facts has 5.0 MiB in host memory that GPU-5f3c9a1e had no room for: it is slow there'],
     ['residue', { bytes: 5 * MiB }, '5.0 MiB of facts are still on GPU-5f3c9a1e after it was put away'],
     ['backing_off', { failures: 2, retryAfterMs: 2_000, reason: 'no such file' }, 'facts failed, 2 in a row; next try in 2.0 s: no such file'],
     ['process_recorded', { role: 'worker', engine: 'llama' }, 'worker w1 of an earlier broker lives on (llama)'],

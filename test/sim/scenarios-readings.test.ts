@@ -162,3 +162,47 @@ t.test('B22: an OOM inside a lease is tried once more after a new measurement, a
   t.equal(later.outcome, 'answered', 'and the model is not poisoned');
   t.strictSame(stage.auditor.violations, []);
 });
+
+t.test('B110: a stranger takes 15 GiB, and who asks for 12 waits until it gives them back: its bytes are named, nobody ends it', async (t) => {
+  const stage = stageOf({ models: [model('a', 12 * gib)] });
+  stage.to(10_000);
+  stage.world.card(device).foreignBytes = 15 * gib;
+  stage.to(12_000);
+  t.equal(stage.view().cards[0]?.availableBytes, 9 * gib, 'what is left by the card, though nothing is leased');
+  const a = stage.ask('a', { deadlineMs: 20_000 });
+  stage.to(25_000);
+  t.equal(a.begunAtMs, null);
+  t.equal(stage.effects('grant').length, 0);
+  t.match(stage.view().cards[0], { foreignBytes: 15 * gib, leasedBytes: 0 });
+  const why = stage.effects('explain').map(({ record }) => record.text).filter((text) => text.includes('used by processes we do not own'));
+  t.match(why[0], /15\.0 GiB used by processes we do not own/);
+  stage.until(() => a.outcome !== null);
+  t.equal(a.outcome, 'denied', 'at its deadline');
+  const again = stage.ask('a');
+  stage.to(stage.nowMs + 1_000);
+  stage.world.card(device).foreignBytes = 5 * gib;
+  stage.until(() => again.outcome !== null);
+  t.equal(again.outcome, 'answered', 'with the room that the stranger has left');
+  t.equal(stage.effects('terminate').length, 0, 'and nobody was ended for it');
+  t.strictSame(stage.auditor.violations, []);
+});
+
+t.test('B115: a stranger takes 6 of 14 GiB between grant and load: the load fails, its lease comes back, the request waits once more', async (t) => {
+  const stage = stageOf({ cards: [{ ...card24, totalBytes: 14 * gib }], models: [model('a', 12 * gib, { loadMs: 2_000 })] });
+  stage.behave({ beginsLateMs: 4_000 });
+  const a = stage.ask('a', { deadlineMs: 60_000, tries: 1 });
+  stage.until(() => stage.effects('grant').length === 1);
+  stage.to(stage.nowMs + 2_000);
+  stage.world.card(device).foreignBytes = 6 * gib;
+  stage.until(() => stage.world.counters.ooms === 1);
+  stage.to(stage.nowMs + 5_000);
+  t.equal(stage.lease('a'), null, 'its lease is returned');
+  t.match(stage.view(), { counters: { lostRaces: 1, oomRetries: 1 }, cards: [{ foreignBytes: 6 * gib, leasedBytes: 0 }] });
+  t.ok(stage.effects('explain').some(({ record }) => record.text.includes('lost race to a foreign process')), 'and named');
+  t.equal(stage.world.counters.loads, 1, 'not tried again while the stranger is there');
+  t.equal(a.outcome, null, 'it waits in the queue');
+  stage.world.card(device).foreignBytes = 0;
+  stage.until(() => a.outcome !== null);
+  t.strictSame([a.outcome, stage.world.counters.loads], ['answered', 2]);
+  t.strictSame(stage.auditor.violations, []);
+});

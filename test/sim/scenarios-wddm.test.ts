@@ -1,10 +1,11 @@
 /** A card that shows each process only its own budget: what the broker decides rests on the card's figure alone. */
 import t from 'tap';
 import { evictionTarget } from '../../broker/core/index.js';
-import { stageOf } from './scene.js';
+import { device, settle, stageOf } from './scene.js';
 import { card24, manyModelsEngine, model } from './stage.js';
 import { SimCard } from '../../src/scenarios/world/card.js';
-import { Scheduler } from '../../src/scenarios/world/scheduler.js';
+import { Scheduler, secondsToUs } from '../../src/scenarios/world/scheduler.js';
+import { gib } from '../../src/scenarios/world/knobs.js';
 import { mb, measuredFacts, WddmView } from '../../src/scenarios/world/wddm.js';
 
 t.test('R265: the view reproduces the measured table: the card’s figure falls, the observer’s does not', async (t) => {
@@ -62,5 +63,53 @@ t.test('R265: on a card without figures by process the broker evicts the exact s
   const [move] = stage.effects('move');
   t.equal(move?.bytes, 3_300 * mb - availableBytes, 'the shortfall and no byte more');
   t.equal(b.outcome, 'answered');
+  t.strictSame(stage.auditor.violations, []);
+});
+
+t.test('B112: without figures by process releases are confirmed by what the card shows, one after another', async (t) => {
+  const names = ['a', 'b', 'c'];
+  const models = [...names.map((key) => model(key, 6 * gib, { moveMs: 400 })), model('big', 19 * gib)];
+  const stage = stageOf({ cards: [{ ...card24, confirms: 'total' }], models });
+  for (const key of names) settle(stage, key);
+  stage.world.lag = () => ({ fromUs: secondsToUs(1), toUs: secondsToUs(1), steps: 1 });
+  const big = stage.ask('big');
+  let most = 0;
+  let seenBytes = 0;
+  stage.until(() => {
+    most = Math.max(most, stage.effects('move').length - names.filter((key) => stage.lease(key) === null).length);
+    if (stage.lease('big') === null) seenBytes = stage.world.card(device).usedBytes();
+    return big.outcome !== null;
+  });
+  t.equal(big.outcome, 'answered');
+  t.equal(most, 1, 'one release at a time');
+  t.equal(seenBytes, 0, 'granted when the card showed them gone');
+  t.equal(stage.effects('move').length, 3);
+  t.equal(stage.effects('explain').filter(({ record }) => record.verdict === 'quarantined').length, 0, 'nobody is blamed');
+  t.equal(stage.world.counters.ooms, 0);
+  t.strictSame(stage.auditor.violations, []);
+});
+
+t.test('B113: a driver that spills instead of refusing: the load that succeeded is an overshoot, told and put away', async (t) => {
+  const spilling = { ...card24, confirms: 'total' as const, reserveBytes: gib, spills: true };
+  const stage = stageOf({ cards: [spilling], models: [model('a', 19 * gib, { callMs: 10_000, loadMs: 4_000 })] });
+  const a = stage.ask('a');
+  stage.until(() => stage.lease('a')?.state === 'loading');
+  const card = stage.world.card(device);
+  card.foreignBytes = 8 * gib;
+  stage.until(() => stage.lease('a')?.state === 'resident');
+  t.strictSame([card.usedBytes(), card.spilled()?.[0]?.spilledBytes], [24 * gib, 3 * gib], 'it was not refused, and does not fit');
+  const told = (): readonly unknown[] => stage.effects('publish').filter(({ name, data }) => name === 'overshoot' && data['bytes'] === 3 * gib);
+  stage.until(() => told().length > 0);
+  t.ok(stage.effects('explain').some(({ record }) => /3\.0 GiB in host memory that .* had no room for/.test(record.text)));
+  stage.until(() => a.outcome !== null);
+  t.equal(a.outcome, 'answered', 'its call is not cut');
+  stage.until(() => stage.lease('a') === null);
+  stage.to(stage.nowMs + 5_000);
+  t.equal(told().length, 1, 'told once');
+  t.match(stage.view().cards[0], { leasedBytes: 0, returningBytes: 0, foreignBytes: 8 * gib, availableBytes: 15 * gib });
+  const again = stage.ask('a', { deadlineMs: 5_000 });
+  stage.until(() => again.outcome !== null);
+  t.equal(again.outcome, 'denied', 'and it is not loaded again beside the stranger');
+  t.equal(stage.world.counters.loads, 1);
   t.strictSame(stage.auditor.violations, []);
 });

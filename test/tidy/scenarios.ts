@@ -12,6 +12,8 @@ export const scenarios: readonly string[] = [
   'B85', 'B86', 'B88', 'B94',
   // Several cards
   'B97', 'B98', 'B100', 'B101', 'B103', 'B104', 'B106', 'B107', 'B109', 'B190', 'R122', 'R123', 'R125', 'R126',
+  // Foreign processes and cards that spill
+  'B110', 'B112', 'B113', 'B115',
   // Transport and framing
   'B175', 'B176', 'B178', 'B179', 'B181', 'B182',
   // Model files

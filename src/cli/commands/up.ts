@@ -41,7 +41,7 @@ export async function up(context: CommandContext): Promise<number> {
 }
 
 /** A daemon is started again when it dies, and its workers wait for it so long. */
-const reattachGraceMs = 30_000;
+export const reattachGraceMs = 30_000;
 
 /** `up` loads what is to be loaded at start itself, one after another, and says how far it is. */
 function asDaemon(options: OrchestratorOptions): OrchestratorOptions {

@@ -63,7 +63,9 @@ const lines: Readonly<Record<string, (facts: Facts) => Line>> = {
   // A worker without its connection is ended, which is told with how.
   process_suspect: (facts) => (/-w\d+$/.test(facts.text('generation')) ? null : ['warn', `process ${facts.who} is silent${facts.because('why')}`]),
   quarantined: (facts) => ['bad', `${facts.bytes('bytes')} of ${facts.who} on ${facts.card} are quarantined: ${facts.text('why')}`],
-  overshoot: (facts) => ['warn', `${facts.who} holds more than was granted on ${facts.card}: ${facts.bytes('bytes')}`],
+  overshoot: (facts) => ['warn', facts.text('where') === 'host'
+    ? `${facts.who} has ${facts.bytes('bytes')} in host memory that ${facts.card} had no room for: it is slow there`
+    : `${facts.who} holds more than was granted on ${facts.card}: ${facts.bytes('bytes')}`],
   residue: (facts) => ['warn', `${facts.bytes('bytes')} of ${facts.who} are still on ${facts.card} after it was put away`],
   backing_off: (facts) => ['warn', `${facts.who} failed, ${String(facts.count('failures'))} in a row; next try in ${facts.ms('retryAfterMs')}: ${facts.text('reason')}`],
   process_recorded: (facts) => ['plain', `${facts.text('role')} ${shortGeneration(facts.text('generation'))} of an earlier broker lives on${facts.because('engine')}`],

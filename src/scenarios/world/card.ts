@@ -12,6 +12,8 @@ export interface CardDescription {
   readonly confirms: Confirmation;
   /** What the broker is told a process costs there; null: nothing is known. */
   readonly floorBytes: number | null;
+  /** Its driver refuses nothing: what does not fit goes to host memory (B113). */
+  readonly spills?: boolean;
 }
 
 /** How freed bytes come back: all `steps` parts between `fromUs` and `toUs` after the free. */
@@ -31,6 +33,7 @@ export class SimCard {
   private readonly lateBytes = new Map<string, number>();
   /** Bytes of processes that are gone, not yet given back by the driver. */
   private readonly ghostBytes = new Map<string, number>();
+  private lastTaker: string | null = null;
   refusals = 0;
 
   constructor(readonly about: CardDescription, private readonly scheduler: Scheduler) {}
@@ -50,6 +53,17 @@ export class SimCard {
   }
 
   usedBytes(): number {
+    return Math.min(this.about.totalBytes, this.takenBytes());
+  }
+
+  /** What does not fit lies in host memory, and is whose that took last; undefined on a card that refuses instead. */
+  spilled(): readonly { readonly generation: string; readonly spilledBytes: number }[] | undefined {
+    if (this.about.spills !== true) return undefined;
+    const spilledBytes = this.takenBytes() - this.usedBytes();
+    return spilledBytes === 0 || this.lastTaker === null ? [] : [{ generation: this.lastTaker, spilledBytes }];
+  }
+
+  private takenBytes(): number {
     let used = this.foreignBytes;
     for (const bytes of this.ghostBytes.values()) used += bytes;
     for (const bytes of this.heldBytes.values()) used += bytes;
@@ -65,10 +79,11 @@ export class SimCard {
   allocate(generation: string, bytes: number): boolean {
     if (this.isLost) return false;
     const ownBytes = Math.min(bytes, this.lateBytes.get(generation) ?? 0);
-    if (bytes - ownBytes > this.freeBytes()) {
+    if (this.about.spills !== true && bytes - ownBytes > this.freeBytes()) {
       this.refusals++;
       return false;
     }
+    if (bytes > 0) this.lastTaker = generation;
     lower(this.lateBytes, generation, ownBytes);
     this.heldBytes.set(generation, (this.heldBytes.get(generation) ?? 0) + bytes);
     return true;

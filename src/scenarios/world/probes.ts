@@ -123,8 +123,9 @@ export class Prober {
     const living = card.processes().map((generation) => ({ generation, usedBytes: card.bytesOf(generation) }));
     const isLower = scheduler.nowUs < (this.lowerRungUntilUs.get(device) ?? -1);
     const processes = confirms === 'process' && !isLower ? living : null;
+    const spilled = card.spilled();
     this.afterwards(delayMs, () => {
-      this.world.tell({ type: 'sampled', device, takenAtUs: truth.takenAtUs, usedBytes: truth.usedBytes, totalBytes, truth: isLower ? 'nvidia-smi' : 'simulated', processes });
+      this.world.tell({ type: 'sampled', device, takenAtUs: truth.takenAtUs, usedBytes: truth.usedBytes, totalBytes, truth: isLower ? 'nvidia-smi' : 'simulated', processes, ...(spilled === undefined ? {} : { spilled }) });
       this.landed(device, truth.takenAtUs);
     });
   }

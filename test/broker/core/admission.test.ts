@@ -195,18 +195,28 @@ t.test('B29: unknown, failed, not supported and zero are four readings; none of 
   test.end();
 });
 
-t.test('B104: a reading of more used bytes than there are, or of no number, is refused, the last good one kept with its age, and that is told once', (test) => {
+t.test('B104: a reading of more used or free than there is, of no number, or in another unit is refused, told once, and the last good one kept', (test) => {
   const stage = new Stage();
   stage.card();
-  for (const usedBytes of [25 * GiB, -1, Number.NaN, 1.5]) {
-    stage.send({ type: 'sampled', device: card0, takenAtUs: stage.nowUs, usedBytes, totalBytes: 24 * GiB, truth: 'nvml', processes: [] });
-    test.equal(stage.cardView().sampledUsedBytes, 0, String(usedBytes));
-    test.equal(stage.cardView().missing?.reading, 'failed');
+  stage.truth().foreignBytes = 3 * GiB;
+  stage.sample();
+  stage.samples = false;
+  const worker = stage.worker();
+  // Free is what is not used: more of it than the total is a use below zero.
+  const nonsense = [[25 * GiB, 24 * GiB], [-31 * GiB, 24 * GiB], [Number.NaN, 24 * GiB], [1.5, 24 * GiB], [3_072, 24_576], [3 * GiB * 1_024, 24 * GiB * 1_024], [0, 0], [3 * GiB, Infinity]] as const;
+  for (const [usedBytes, totalBytes] of nonsense) {
+    stage.nowUs += 1_000;
+    stage.send({ type: 'sampled', device: card0, takenAtUs: stage.nowUs, usedBytes, totalBytes, truth: 'nvml', processes: [] });
+    test.match(stage.cardView(), { sampledUsedBytes: 3 * GiB, foreignBytes: 3 * GiB, missing: { reading: 'failed' } }, `${String(usedBytes)} of ${String(totalBytes)}`);
   }
-  test.equal(all(stage.effects, 'publish').filter(({ name }) => name === 'sample_lost').length, 1);
-  stage.pass(2_000);
-  test.ok((stage.cardView().sampleAgeMs ?? 0) >= 2_000);
-  test.equal(all(stage.ask(stage.session('holder'), 'm', GiB).effects, 'grant').length, 0, 'and nothing is granted by it when it is too old');
+  test.equal(all(stage.effects, 'publish').filter(({ name }) => name === 'sample_lost').length, 1, 'told once');
+  test.equal(stage.counter('samplesFailed'), nonsense.length);
+  test.ok((stage.cardView().sampleAgeMs ?? 0) >= nonsense.length, 'with its age');
+  test.equal(all(stage.ask(worker, 'a', 9 * GiB).effects, 'grant').length, 1, 'good enough while it is young');
+  stage.pass(stage.core.options.limits.sampleMaxAgeMs + 250);
+  test.equal(stage.cardView().availableBytes, null, 'and no longer');
+  stage.sample();
+  test.match(stage.cardView(), { missing: null, sampledUsedBytes: 3 * GiB });
   test.end();
 });
 

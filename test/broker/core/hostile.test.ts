@@ -93,12 +93,12 @@ t.test('a worker whose first word is a false floor is ended, and who waited for 
   test.end();
 });
 
-t.test('readings beyond the card are cut down to it', (test) => {
+t.test('readings of processes beyond the card are cut down to it', (test) => {
   const stage = new Stage();
   stage.card();
   const worker = stage.worker();
   stage.nowUs += 10;
-  stage.send({ type: 'sampled', device: card0, takenAtUs: stage.nowUs, usedBytes: hugeBytes, totalBytes: hugeBytes, truth: 'nvml', processes: [{ generation: worker, usedBytes: hugeBytes }] });
+  stage.send({ type: 'sampled', device: card0, takenAtUs: stage.nowUs, usedBytes: 30 * GiB, totalBytes: 30 * GiB, truth: 'nvml', processes: [{ generation: worker, usedBytes: hugeBytes }] });
   test.equal(stage.cardView().sampledUsedBytes, 24 * GiB);
   test.ok(stage.chargedBytes() <= plusTenth(24 * GiB));
   stage.pass(3_000);

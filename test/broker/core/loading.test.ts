@@ -1,7 +1,7 @@
 /** What fails, is measured, recalled, too large or too late: load tokens, corrections, overshoots, silence. */
 import t from 'tap';
-import { explainRecords } from '../../../broker/core/index.js';
-import { all, context, GiB, MiB, only, plusTenth, Stage, weights } from './harness.js';
+import { explainRecords, type Effect } from '../../../broker/core/index.js';
+import { all, card0, context, GiB, MiB, only, plusTenth, Stage, weights } from './harness.js';
 
 t.test('B13: engines that measure free memory load one after another on a card', (test) => {
   const stage = new Stage();
@@ -106,6 +106,34 @@ t.test('B115: an OOM after a stranger took memory inside the window is a lost ra
   stage.release(worker, lease, 'load_failed', { code: 'out_of_memory', message: 'refused' });
   test.equal(stage.counter('lostRaces'), 1);
   test.equal(stage.counter('oomRetries'), 1);
+  test.end();
+});
+
+t.test('B113: growth in host memory is told of who holds a lease, each step from what was told last; where there is room, nobody is unloaded', (test) => {
+  const stage = new Stage();
+  stage.card(card0, { confirms: 'total' });
+  const worker = stage.worker();
+  const idle = stage.worker();
+  const lease = stage.resident(worker, 'a', 9 * GiB);
+  stage.samples = false;
+  const read = (usedBytes: number, spilled: { generation: string; spilledBytes: number }[] | null): Effect[] => {
+    stage.nowUs += 1_000;
+    return stage.send({ type: 'sampled', device: card0, takenAtUs: stage.nowUs, usedBytes, totalBytes: 24 * GiB, truth: 'nvml', processes: null, ...(spilled === null ? {} : { spilled }) });
+  };
+  const told = (effects: readonly Effect[]): unknown[] => all(effects, 'publish').filter(({ name }) => name === 'overshoot').map(({ data }) => [data['generation'], data['bytes'], data['where']]);
+  const tolerance = stage.core.options.limits.measureToleranceBytes;
+  test.same(told(read(9 * GiB, [{ generation: worker, spilledBytes: tolerance }, { generation: idle, spilledBytes: GiB }])), [], 'too little, and without a lease');
+  test.same(told(read(9 * GiB, [{ generation: worker, spilledBytes: 2 * tolerance }])), [[worker, 2 * tolerance, 'host']], 'small steps add up');
+  test.same(told(read(9 * GiB, null)), [], 'a driver that says nothing says nothing');
+  test.same(told(read(9 * GiB, [{ generation: worker, spilledBytes: 2 * tolerance }, { generation: worker, spilledBytes: Number.NaN }])), [], 'nor is nonsense growth');
+  stage.pass(1_000);
+  test.equal(stage.lease(lease)?.state, 'resident');
+  test.equal(all(stage.effects, 'move').length, 0, 'there is room');
+  read(9 * GiB, []);
+  const moved = read(24 * GiB, [{ generation: worker, spilledBytes: GiB }]);
+  test.same(told(moved), [[worker, GiB, 'host']], 'it was back, and is spilled again');
+  test.match(only(moved, 'move'), { lease, target: 'none' }, 'the card is full');
+  test.equal(stage.counter('spills'), 2);
   test.end();
 });
 

@@ -165,7 +165,7 @@ t.test('amdgpu', async (t) => {
       'sys/module/amdgpu/version': '6.8.5\n',
       'proc/77/fdinfo/3': 'drm-driver:\tamdgpu\ndrm-pdev:\t0000:01:00.0\ndrm-client-id:\t5\ndrm-memory-vram:\t2048 KiB\n',
       'proc/77/fdinfo/4': 'drm-driver:\tamdgpu\ndrm-pdev:\t0000:01:00.0\ndrm-client-id:\t5\ndrm-memory-vram:\t2048 KiB\n',
-      'proc/77/fdinfo/5': 'drm-driver:\tamdgpu\ndrm-pdev:\t0000:02:00.0\ndrm-client-id:\t6\ndrm-memory-vram:\t9 KiB\n',
+      'proc/77/fdinfo/5': 'drm-driver:\tamdgpu\ndrm-pdev:\t0000:02:00.0\ndrm-client-id:\t6\ndrm-memory-vram:\t9 KiB\namd-evicted-vram:\t3 KiB\n',
       'proc/77/fd/.keep': '',
       'proc/self/stat': '',
     });
@@ -181,6 +181,8 @@ t.test('amdgpu', async (t) => {
     });
     t.equal('cards' in found ? found.cards.length : 0, 2, 'neither another maker\'s card, nor one that could only be guessed');
     t.match(await rung.read('GPU-7f1a2b3c4d5e6f70'), { kind: 'read', usedBytes: 1_234_567_168, truth: 'amdgpu', processes: [{ pid: 77, usedBytes: 2_097_152 }] });
+    t.notOk('spilled' in (await rung.read('GPU-7f1a2b3c4d5e6f70')), 'what the kernel does not say is not 0');
+    t.match(await rung.read('GPU-00112233aabbccdd'), { processes: [{ pid: 77, usedBytes: 9_216 }], spilled: [{ pid: 77, spilledBytes: 3_072 }] }, 'B113: what had to leave the card');
     writeFileSync(join(root, 'sys/class/drm/card2/device/mem_info_vram_used'), 'N/A\n');
     t.match(await rung.read('GPU-00112233aabbccdd'), { kind: 'missing', reading: 'unknown' });
     t.match(await rung.read('GPU-ffffffffffffffff'), { kind: 'missing', reading: 'unknown' });

@@ -138,7 +138,7 @@ class SlowReader {
   async close(): Promise<void> { /* It holds nothing. */ }
 }
 
-function reading(takenAtUs: number): Reading {
+function reading(takenAtUs: number): Extract<Reading, { kind: 'read' }> {
   return { kind: 'read', device: 'SIM-x-0', takenAtUs, usedBytes: 7, totalBytes: 100, truth: 'simulated', processes: [{ pid: 1, usedBytes: 3 }, { pid: 2, usedBytes: 2 }, { pid: 9, usedBytes: 2 }] };
 }
 
@@ -157,8 +157,10 @@ t.test('the sampler', async (t) => {
   reader.asked[0]?.(reading(wantedUs - 10));
   await until('a second look, the first having been too early', () => reader.asked.length === 2);
   t.match(events, [{ type: 'sampled', usedBytes: 7, processes: [{ generation: 'b-w1', usedBytes: 5 }] }], 'figures by process, foreign ones left out');
-  reader.asked[1]?.(reading(monotonicUs()));
+  t.notOk('spilled' in (events[0] ?? {}), 'what the driver does not say is not told');
+  reader.asked[1]?.({ ...reading(monotonicUs()), spilled: [{ pid: 1, spilledBytes: 4 }, { pid: 2, spilledBytes: 1 }, { pid: 9, spilledBytes: 8 }] });
   await until('the second to be told', () => events.length === 2);
+  t.match(events[1], { spilled: [{ generation: 'b-w1', spilledBytes: 5 }] }, 'B113: what it has in host memory, likewise');
   t.equal(reader.asked.length, 2, 'what was wanted has been had: the next look comes at its time');
 
   sampler.want('SIM-x-0', monotonicUs());

@@ -17,7 +17,7 @@ import { checkAnswer, checkOpenRequests, isAnswer } from './rules-answers.js';
 import { checkGangs } from './rules-gangs.js';
 import { checkGrant, checkLoaded } from './rules-grants.js';
 import { checkOom } from './rules-oom.js';
-import { checkPlaced, checkSpawn, checkStray, checkTerminate } from './rules-processes.js';
+import { checkPlaced, checkSpawn, checkSpilled, checkStray, checkTerminate } from './rules-processes.js';
 import { checkRecords } from './rules-records.js';
 import { checkGivenUp } from './rules-returns.js';
 import { checkCancel, checkMove } from './rules-victims.js';
@@ -107,7 +107,7 @@ export class Auditor {
         checkCancel(check, effect);
         return;
       case 'publish':
-        if (effect.name === 'overshoot' && effect.data['lease'] === null) checkStray(check, String(effect.data['generation']), String(effect.data['device']));
+        if (effect.name === 'overshoot' && effect.data['lease'] === null) (effect.data['where'] === 'host' ? checkSpilled : checkStray)(check, String(effect.data['generation']), String(effect.data['device']));
         if (effect.name === 'loaded') checkLoaded(check, String(effect.data['lease']), Number(effect.data['chargedBytes']));
         return;
       default:

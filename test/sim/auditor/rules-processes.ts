@@ -173,3 +173,11 @@ export function checkStray(check: Check, generation: string, device: string): vo
   const sampledBytes = sampled.byProcess.get(generation) ?? 0;
   if (promisedBytes > 0 && sampledBytes <= promisedBytes) check.broken('blamed-wrongly', `${generation} had ${sampledBytes} on ${device} at the reading, and ${promisedBytes} were promised to it`);
 }
+
+/** Only who holds a lease there is told of, and only what the driver has said to be in host memory. */
+export function checkSpilled(check: Check, generation: string, device: string): void {
+  const { book, event } = check;
+  const spilled = event.type === 'sampled' && event.device === device && (event.spilled ?? []).some((one) => one.generation === generation && one.spilledBytes > 0);
+  const leased = book.leasesOf(generation).some((lease) => lease.device === device);
+  if (!spilled || !leased) check.broken('blamed-wrongly', `${generation} is told of for bytes in host memory that ${spilled ? 'no lease of it is about' : `no reading of ${device} shows`}`);
+}
