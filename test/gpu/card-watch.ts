@@ -1,4 +1,4 @@
-/** A bystander on a real card: reads it twenty times a second and holds every reading against the ledger of that moment. */
+/** A bystander on real cards: reads each twenty times a second and holds every reading against the ledger of that moment. */
 import { createNvmlRung, type Reading as CardReading } from '../../broker/devices/index.js';
 import type { LedgerState } from '../../src/orchestrator/index.js';
 
@@ -22,23 +22,24 @@ export interface Watched {
 }
 
 export interface CardWatch {
-  /** Ends the watch; what was seen. */
-  stop(): Promise<Watched>;
+  /** Ends the watch; what was seen of each card, in the ledger's order. */
+  stop(): Promise<readonly Watched[]>;
 }
 
-/** Watches the first card of the ledger until it is stopped. */
-export async function watchCard(ledgerNow: () => Promise<LedgerState>): Promise<CardWatch> {
+/** Watches every card of the ledger until it is stopped. */
+export async function watchCards(ledgerNow: () => Promise<LedgerState>): Promise<CardWatch> {
   const rung = createNvmlRung({});
   await rung.discover();
-  const seen = new Sightings();
+  const seen = new Map((await ledgerNow()).cards.map(({ device }) => [device, new Sightings(device)]));
   const stopping = new AbortController();
   const watching = (async () => {
     while (!stopping.signal.aborted) {
       // Before and after: what was charged at either moment may be there.
-      const before = await ledgerNow();
-      const [card] = before.cards;
-      const reading = card === undefined ? null : await rung.read(card.device);
-      if (reading?.kind === 'read') seen.take(before, await ledgerNow(), reading);
+      for (const [device, sightings] of seen) {
+        const before = await ledgerNow();
+        const reading = await rung.read(device);
+        if (reading.kind === 'read') sightings.take(before, await ledgerNow(), reading);
+      }
       await new Promise((resolve) => setTimeout(resolve, readEveryMs));
     }
   })();
@@ -47,7 +48,7 @@ export async function watchCard(ledgerNow: () => Promise<LedgerState>): Promise<
       stopping.abort();
       await watching;
       await rung.close();
-      return seen.summary();
+      return [...seen.values()].map((sightings) => sightings.summary());
     },
   };
 }
@@ -65,10 +66,12 @@ class Sightings {
   private maxUnchargedBytes = 0;
   private unchargedReadings = 0;
 
+  constructor(private readonly device: string) {}
+
   take(before: LedgerState, after: LedgerState, reading: Read): void {
     this.readings++;
     this.peakUsedBytes = Math.max(this.peakUsedBytes, reading.usedBytes);
-    const [card] = after.cards;
+    const card = this.cardOf(after);
     if (card === undefined) return;
     const chargedBytes = chargedOn(card);
     this.judgeTotal(before, chargedBytes, reading.usedBytes);
@@ -78,7 +81,7 @@ class Sightings {
     if (byPid.has(process.pid)) this.brokerHeldContext = true;
     for (const { generation, pid } of before.workers) {
       const usedBytes = byPid.get(pid ?? -1) ?? 0;
-      const mayBytes = Math.max(chargedTo(before, generation), chargedTo(after, generation));
+      const mayBytes = Math.max(chargedTo(before, generation, this.device), chargedTo(after, generation, this.device));
       if (usedBytes > mayBytes + granuleBytes && after.workers.some((worker) => worker.generation === generation)) this.over.set(generation, (this.over.get(generation) ?? 0) + 1);
     }
   }
@@ -86,10 +89,15 @@ class Sightings {
   /** What was there before the first of ours is somebody else's. */
   private judgeTotal(before: LedgerState, chargedBytes: number, usedBytes: number): void {
     this.strangersBytes ??= usedBytes;
-    const mayBytes = Math.max(chargedBytes, ...before.cards.slice(0, 1).map(chargedOn));
+    const earlier = this.cardOf(before);
+    const mayBytes = Math.max(chargedBytes, earlier === undefined ? 0 : chargedOn(earlier));
     const unchargedBytes = usedBytes - this.strangersBytes - mayBytes;
     this.maxUnchargedBytes = Math.max(this.maxUnchargedBytes, unchargedBytes);
     if (unchargedBytes > granuleBytes) this.unchargedReadings++;
+  }
+
+  private cardOf(ledger: LedgerState): LedgerState['cards'][number] | undefined {
+    return ledger.cards.find(({ device }) => device === this.device);
   }
 
   summary(): Watched {
@@ -102,9 +110,9 @@ function chargedOn(card: LedgerState['cards'][number]): number {
   return card.leasedBytes + card.floorBytes + card.residueBytes + card.returningBytes;
 }
 
-function chargedTo(ledger: LedgerState, generation: string): number {
+function chargedTo(ledger: LedgerState, generation: string, device: string): number {
   const floorBytes = ledger.processes.find((process) => process.generation === generation)?.floorBytes ?? 0;
-  return ledger.leases.filter((lease) => lease.generation === generation).reduce((sum, lease) => sum + lease.chargedBytes, floorBytes);
+  return ledger.leases.filter((lease) => lease.generation === generation && lease.device === device).reduce((sum, lease) => sum + lease.chargedBytes, floorBytes);
 }
 
 export function spread(values: readonly number[]): { readonly p50: number; readonly p95: number } | null {

@@ -13,7 +13,7 @@ import { dirname, join } from 'node:path';
 import { createLog, createOrchestrator, type LedgerState, type ModelOptions } from '../../src/orchestrator/index.js';
 import { writeGguf } from '../../workers/llama/gguf-writer.js';
 import { largeModel } from '../../workers/llama/large-model.js';
-import { spread, watchCard, type Watched } from './card-watch.js';
+import { spread, watchCards, type Watched } from './card-watch.js';
 
 interface HandOver {
   readonly model: string;
@@ -36,7 +36,7 @@ async function main(): Promise<void> {
   }
   const log = createLog(process.env['LEASEHOLD_LOG'] === undefined ? 'warn' : 'debug');
   const leasehold = await createOrchestrator({ models, broker: 'own', stateFolder: join(folder, 'state'), log });
-  const watch = await watchCard(() => leasehold.ledger());
+  const watch = await watchCards(() => leasehold.ledger());
   const handOvers: HandOver[] = [];
   const failures: string[] = [];
   const names = Object.keys(models);
@@ -45,7 +45,8 @@ async function main(): Promise<void> {
     const model = names[turn % names.length] ?? '';
     await takeTurn(model, (name) => leasehold.generate(name, { prompt: 'Once upon a time' }, { maxTokens: 16, deadlineMs: 300_000 }), handOvers, failures);
   }
-  const seen = await watch.stop();
+  const [seen] = await watch.stop();
+  if (seen === undefined) throw new Error('there is no card here');
   const ledger = await leasehold.ledger();
   await leasehold.close();
   rmSync(folder, { recursive: true, force: true });

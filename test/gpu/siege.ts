@@ -1,8 +1,8 @@
 /**
- * On a real card, not in CI: four llama workers, models of 2 to 30 GB with more
- * than twice the card's bytes among them, four callers, a worker killed every
+ * On real cards, not in CI: four llama workers, models of 2 to 30 GB with more
+ * than twice a card's bytes among them, four callers, a worker killed every
  * thirty seconds, a stranger that takes 20 GiB and leaves again; a bystander
- * holds every reading of the card against the ledger. Prints one JSON; exits
+ * holds every reading of each card against the ledger. Prints one JSON; exits
  * non-zero when a promise broke.
  *
  *   node dist/test/gpu/siege.js FOLDER [REQUESTS] [SECONDS_AT_MOST]
@@ -19,7 +19,7 @@ import { createLog, createOrchestrator, type ModelOptions, type Orchestrator } f
 import { Prng } from '../../src/scenarios/world/prng.js';
 import { eightBillion, largeModel } from '../../workers/llama/large-model.js';
 import { writeGguf } from '../../workers/llama/gguf-writer.js';
-import { spread, watchCard } from './card-watch.js';
+import { spread, watchCards } from './card-watch.js';
 
 /** Layers of one shape, and how many models of it there are: 2.1, 7.9, 14.5 and 29.4 GB. */
 const sizes = [{ layers: 4, models: 8 }, { layers: 17, models: 8 }, { layers: 32, models: 8 }, { layers: 66, models: 4 }] as const;
@@ -45,7 +45,7 @@ class Siege {
   squats = 0;
   private readonly random = new Prng(Number(process.env['SEED'] ?? 1), 'siege');
 
-  constructor(private readonly leasehold: Orchestrator, private readonly names: readonly string[]) {}
+  constructor(private readonly leasehold: Orchestrator, private readonly names: readonly string[], private readonly cards: number) {}
 
   async run(requests: number, secondsMax: number): Promise<void> {
     const endsAtMs = performance.now() + secondsMax * 1_000;
@@ -97,7 +97,8 @@ class Siege {
 
   /** Takes 20 GiB for fifteen seconds, if the card has them: it does not ask the broker. */
   private async squat(): Promise<void> {
-    const stranger = spawn(process.execPath, [fileURLToPath(new URL('./squatter.js', import.meta.url)), String(squatBytes)], { stdio: ['pipe', 'pipe', 'inherit'] });
+    const card = this.squats % this.cards;
+    const stranger = spawn(process.execPath, [fileURLToPath(new URL('./squatter.js', import.meta.url)), String(squatBytes), String(card)], { stdio: ['pipe', 'pipe', 'inherit'] });
     if (!(await says(stranger, 'taken'))) return;
     this.squats++;
     await new Promise((resolve) => setTimeout(resolve, 15_000));
@@ -136,10 +137,10 @@ async function main(): Promise<void> {
   const leasehold = await createOrchestrator({
     models, broker: 'own', stateFolder: join(links, 'state'), log, engines: [{ name: 'llama', modelsPerWorker: 8 }], limits: { workersMax: 4 },
   });
-  const watch = await watchCard(() => leasehold.ledger());
+  const watch = await watchCards(() => leasehold.ledger());
   // Big and small in turn, so that rank says nothing of size.
   const names = Array.from({ length: 8 }, (_, index) => sizes.flatMap(({ layers, models: count }) => (index < count ? [`l${String(layers)}-${String(index)}`] : []))).flat();
-  const siege = new Siege(leasehold, names);
+  const siege = new Siege(leasehold, names, (await leasehold.ledger()).cards.length);
   const start = performance.now();
   await siege.run(Number(requests), Number(seconds));
   const tookS = Math.round((performance.now() - start) / 1_000);
@@ -149,14 +150,13 @@ async function main(): Promise<void> {
   rmSync(links, { recursive: true, force: true });
   const { turns, failures, cutOff, askedAgain, kills, squats } = siege;
   const loads = turns.filter(({ loadMs }) => loadMs > 0);
-  const [card] = ledger.cards;
   process.stdout.write(`${JSON.stringify({
-    card: card?.name, totalBytes: card?.totalBytes, truth: card?.truth, models: names.length, requests: Number(requests), answered: turns.length, cutOff, askedAgain, failures, kills, squats, tookS,
-    counters: ledger.counters, ...seen,
+    cards: ledger.cards.map(({ name, totalBytes, truth }, index) => ({ name, totalBytes, truth, ...seen[index] })), models: names.length, requests: Number(requests), answered: turns.length, cutOff, askedAgain, failures, kills, squats, tookS,
+    counters: ledger.counters,
     handOverMs: { queued: spread(loads.map(({ queuedMs }) => queuedMs)), load: spread(loads.map(({ loadMs }) => loadMs)), firstToken: spread(loads.map(({ firstTokenMs }) => firstTokenMs)) },
     residentFirstTokenMs: spread(turns.filter(({ loadMs }) => loadMs === 0).map(({ firstTokenMs }) => firstTokenMs)),
   })}\n`);
-  const broken = failures.length > 0 || Object.keys(seen.over).length > 0 || seen.brokerHeldContext || seen.overcommittedReadings > 0;
+  const broken = failures.length > 0 || seen.some(({ over, brokerHeldContext, overcommittedReadings }) => Object.keys(over).length > 0 || brokerHeldContext || overcommittedReadings > 0);
   process.exitCode = broken ? 1 : 0;
 }
 

@@ -1,8 +1,8 @@
 /**
- * A stranger on a real card: takes BYTES through the driver, says `taken`, and
+ * A stranger on a real card (the first, or the one of that number): takes BYTES through the driver, says `taken`, and
  * gives them back when its standard input ends. Nothing of ours is in it.
  *
- *   node dist/test/gpu/squatter.js BYTES
+ *   node dist/test/gpu/squatter.js BYTES [CARD]
  */
 import { createRequire } from 'node:module';
 
@@ -22,7 +22,7 @@ function check(what: string, code: unknown): void {
 
 check('cuInit', cuInit(0));
 const device = [0];
-check('cuDeviceGet', cuDeviceGet(device, 0));
+check('cuDeviceGet', cuDeviceGet(device, Number(process.argv[3] ?? 0)));
 const context = [null];
 check('cuDevicePrimaryCtxRetain', cuDevicePrimaryCtxRetain(context, device[0]));
 check('cuCtxSetCurrent', cuCtxSetCurrent(context[0]));
