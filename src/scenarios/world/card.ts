@@ -59,8 +59,9 @@ export class SimCard {
   /** What does not fit lies in host memory, and is whose that took last; undefined on a card that refuses instead. */
   spilled(): readonly { readonly generation: string; readonly spilledBytes: number }[] | undefined {
     if (this.about.spills !== true) return undefined;
-    const spilledBytes = this.takenBytes() - this.usedBytes();
-    return spilledBytes === 0 || this.lastTaker === null ? [] : [{ generation: this.lastTaker, spilledBytes }];
+    if (this.lastTaker === null) return [];
+    const spilledBytes = Math.min(this.takenBytes() - this.usedBytes(), this.bytesOf(this.lastTaker));
+    return spilledBytes === 0 ? [] : [{ generation: this.lastTaker, spilledBytes }];
   }
 
   private takenBytes(): number {

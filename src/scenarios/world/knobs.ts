@@ -68,7 +68,7 @@ const classes: readonly RequestClass[] = ['interactive', 'normal', 'background']
 /** The world of a seed. The faults are a subset, so that one fault does not hide another (swarm testing). */
 export function knobsOf(seed: number): Knobs {
   const random = new Prng(seed, 'knobs');
-  const cards = cardKnobs(random);
+  const cards = someSpill(new Prng(seed, 'spills'), cardKnobs(random));
   const engines = engineKnobs(random);
   const smallestBytes = Math.min(...cards.map((card) => card.totalBytes));
   const models = Array.from({ length: random.int(1, 10) }, (_, index) => modelKnobs(random, index, engines, smallestBytes));
@@ -118,6 +118,11 @@ function cardKnobs(random: Prng): CardDescription[] {
       floorBytes: random.pick([null, 0, random.int(1, 400 * mib)]),
     };
   });
+}
+
+/** Where processes have no figures of their own the driver may be one that never refuses. */
+function someSpill(random: Prng, cards: readonly CardDescription[]): CardDescription[] {
+  return cards.map((card) => (card.confirms === 'total' && random.chance(0.4) ? { ...card, spills: true } : card));
 }
 
 function engineKnobs(random: Prng): EngineKnobs[] {

@@ -39,7 +39,8 @@ export class Mischief {
     const { random, world } = this;
     const card = random.pick(world.cards);
     const wantedBytes = random.chance(0.3) ? 0 : random.int(0, Math.floor(card.about.totalBytes * world.faults.foreignShareMax));
-    card.foreignBytes = Math.min(wantedBytes, card.foreignBytes + card.freeBytes());
+    // Where nothing is refused it may take what others have, and the driver makes them give way.
+    card.foreignBytes = card.about.spills === true ? wantedBytes : Math.min(wantedBytes, card.foreignBytes + card.freeBytes());
   }
 
   private loseCard(): void {

@@ -130,4 +130,12 @@ export const ledgerMutants: readonly Mutant[] = [
     name: 'stranger-releases', about: 'a lease is given back by whoever names it', file: 'lease-events.js',
     from: 'if (process !== undefined && lease?.generation === event.generation)', to: 'if (lease !== undefined)',
   },
+  {
+    name: 'spill-blames-anyone', about: 'bytes in host memory are held against a process without a lease', file: 'spill.js', pinnedBy: 'loading',
+    from: '|| seat.leases.size === 0', to: '',
+  },
+  {
+    name: 'spill-fits', about: 'a load that its driver let spill over has fitted', file: 'spill.js', pinnedBy: 'loading',
+    from: 'unloadFor(core, card, seat, process);', to: 'return;',
+  },
 ];
