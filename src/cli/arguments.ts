@@ -9,6 +9,14 @@ export function wholeNumber(text: string | undefined, field: string, minimum: nu
   return value;
 }
 
+/** Tokens of a context: `4096`, or `4k` for 4 times 1024. */
+export function contextTokens(text: string | undefined, field: string, maximum: number): number | undefined {
+  const inThousands = text === undefined ? null : /^(\d{1,9})k$/i.exec(text);
+  const digits = inThousands === null ? text : String(Number(inThousands[1]) * 1_024);
+  if (digits !== undefined && !/^\d{1,16}$/.test(digits)) throw invalid(field, `must be a whole number from 1 to ${maximum}, or one of times 1024 like 32k`, digits);
+  return wholeNumber(digits, field, 1, maximum);
+}
+
 export function decimal(text: string | undefined, field: string, minimum: number, maximum: number): number | undefined {
   if (text === undefined) return undefined;
   const value = /^\d{1,6}(\.\d{1,9})?$/.test(text) ? Number(text) : Number.NaN;

@@ -142,7 +142,7 @@ function addRunOptions(command: Command): Command {
     .option('--show-thought', 'write what the model thinks to standard error')
     .addOption(new Option('--class <class>', 'how urgent it is').choices(['interactive', 'normal', 'background']))
     .option('--deadline <duration>', 'longest to wait for room and a turn, like 30s')
-    .option('--context <tokens>', 'tokens of the context')
+    .option('--context <tokens>', 'tokens of the context, like 4096 or 32k (32 times 1024)')
     .option('-q, --quiet', 'no progress on standard error')
     .option('-v, --verbose', 'tokens and times at the end, on standard error')
     .addOption(cardOption()).addOption(reserveOption()).addOption(brokerOption()).addOption(ledgerOnlyOption());
@@ -150,7 +150,7 @@ function addRunOptions(command: Command): Command {
 
 function addEstimateOptions(command: Command): Command {
   return command
-    .option('--context <tokens>', 'tokens of each context (default: what the model was trained on, at most 32768)')
+    .option('--context <tokens>', 'tokens of each context, like 4096 or 32k (default: what the model was trained on, at most 32768)')
     .option('--parallel <count>', 'contexts at once (default: 1)')
     .addOption(new Option('--engine <name>', 'what will run it (default: by its format)').choices(['llama', 'transformers', 'vllm']))
     .option('--kv-type <type>', 'of the cache: f16, q8_0, fp8, … (default: the engine\'s)')

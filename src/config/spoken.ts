@@ -66,7 +66,7 @@ export function fromFlags(flags: Flags): Spoken {
     'state': '--state', 'devices': '--device', 'reserve': '--reserve', 'broker': '--broker',
     'allowLedgerOnly': '--allow-ledger-only', 'log.level': '--log-level', 'log.file': '--log-file', 'limits': '--limit',
   };
-  const spoken = new Builder('command line', new Map(Object.entries(names)), (where) => (where.startsWith('--limit') ? '`leasehold limits` lists every limit with its default.' : '`leasehold COMMAND --help` says what each option takes.'));
+  const spoken = new Builder('command line', new Map(Object.entries(names)), (where) => (where.startsWith('--limit') ? '`leasehold limits` lists every limit with its default.' : 'The same command with --help says what each option takes.'));
   if (flags.state !== undefined) spoken.set(['state'], flags.state);
   if (flags.device !== undefined && flags.device.length > 0) spoken.set(['devices'], flags.device.flatMap(deviceList));
   if (flags.reserve !== undefined) spoken.set(['reserve'], meaning(['reserve'], flags.reserve));

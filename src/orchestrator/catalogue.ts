@@ -1,11 +1,11 @@
 /** Which names mean which model, and the immutable spec that a worker is given for each. */
-import { createHash } from 'node:crypto';
 import { realpathSync } from 'node:fs';
-import { basename, extname, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { LeaseholdError, modelSpec, type ModelSpec, type RequestClass } from '../../protocol/index.js';
 import { normaliseDevice } from '../../broker/devices/uuid.js';
 import { tinyModels } from '../../workers/models/index.js';
 import { suggest } from '../config/suggest.js';
+import { modelKeyOf } from './model-key.js';
 import type { ModelOptions } from './options.js';
 import { optionsHelp } from './tables.js';
 
@@ -22,8 +22,6 @@ export interface Served {
   readonly class: RequestClass;
   readonly preload: boolean;
 }
-
-const stemCharactersMax = 128;
 
 export class Catalogue {
   readonly #byName = new Map<string, Served>();
@@ -49,7 +47,7 @@ export class Catalogue {
   /** By name or alias; throws `model_unknown` listing what is known. */
   find(name: string): Served {
     const served = this.#byName.get(name);
-    if (served === undefined) throw new LeaseholdError('model_unknown', { model: name, known: this.names.join(', ') });
+    if (served === undefined) throw unknownModel(name, this.names);
     return served;
   }
 
@@ -72,6 +70,13 @@ export class Catalogue {
     }
     this.#models.push(served);
   }
+}
+
+/** `known`: the names that there are; `others`: what is known besides them, in words. */
+export function unknownModel(model: string, known: readonly string[], others = ''): LeaseholdError {
+  const near = suggest(model, known);
+  const help = near === null ? {} : { help: `Did you mean ${near}? \`leasehold models\` lists what there is.` };
+  return new LeaseholdError('model_unknown', { model, known: [known.join(', '), others].filter((text) => text !== '').join('; ') }, help);
 }
 
 function serve(name: string, options: ModelOptions): Served {
@@ -144,20 +149,6 @@ function noSuchFile(source: string): string {
   const shipped = Object.keys(tinyModels);
   const near = suggest(source, shipped);
   return `there is no such file, nor a model that ships under that name (${shipped.join(', ')})${near === null ? '' : `; did you mean ${near}?`}`;
-}
-
-/**
- * The key names what is loaded, not who asks: the file, the engine, the
- * settings that change the load and over how many cards it is. Context, class and sampling are not in it, so
- * two presets of one file share one load (B77).
- */
-export function modelKeyOf(engine: string, source: string, embedding: boolean, settings: Readonly<Record<string, string>>, cards: number): string {
-  const ordered = Object.keys(settings).sort().map((key) => [key, settings[key]]);
-  const digest = createHash('sha256').update(JSON.stringify([engine, source, embedding, ordered, ...(cards === 1 ? [] : [cards])])).digest('hex').slice(0, 8);
-  const stem = source.startsWith('sim:') ? 'script' : basename(source, extname(source));
-  // A file's name may hold what a key may not; the digest tells two apart all the same.
-  const readable = Array.from(stem.replace(/\p{C}/gu, '_')).slice(0, stemCharactersMax).join('');
-  return `${readable}@${engine}#${digest}`;
 }
 
 function toPath(name: string, source: string): string {

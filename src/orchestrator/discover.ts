@@ -53,10 +53,22 @@ function simulatedCard(word: string, stateId: string, index: number): Found {
 /** A size that is none says little by itself: what it may look like is told. */
 function checkSize(word: string): void {
   const size = word.slice('sim:'.length).split(',')[0]?.trim() ?? '';
-  if (/^\d+([KMGT]i?B)?$/.test(size)) return;
+  if (/^\d+([KMGT]i?B)?$/.test(size)) {
+    checkUnit(word, size);
+    return;
+  }
   const forms = 'sim:SIZE[,floor=SIZE][,lag=200ms][,blind][,name=NAME], each SIZE a whole number and KiB, MiB, GiB, TiB, KB, MB, GB, TB or nothing (bytes)';
   throw new LeaseholdError('config_invalid', { path: 'devices', where: word.slice(0, 64), reason: `${JSON.stringify(size.slice(0, 64))} is no size; a simulated card is ${forms}`, option: 'devices' }, { help: optionsHelp });
 }
+
+/** A card of a few bytes is never meant. */
+function checkUnit(word: string, size: string): void {
+  if (!/^\d+$/.test(size) || Number(size) >= plainBytesMin) return;
+  throw new LeaseholdError('config_invalid', { path: 'devices', where: word.slice(0, 64), reason: `${size} is a size in bytes, and no card is that small: the unit is missing, as in sim:${size === '0' ? '26' : size}MiB`, option: 'devices' }, { help: optionsHelp });
+}
+
+/** A simulated card smaller than this must be written with a unit. */
+const plainBytesMin = 65_536;
 
 async function realCards(words: readonly string[], besideSimulated: boolean, log: Log): Promise<readonly Found[]> {
   const ladder = new DeviceLadder({

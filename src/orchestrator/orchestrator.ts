@@ -6,7 +6,7 @@ import { silentLog, steadyLog, type Log } from '../../broker/shell/index.js';
 import { connectBroker, type BrokerSession, type CallEvent, type HeldLease, type Sampling, type WorkerCaller } from '../client/index.js';
 import { warn } from '../client/warn.js';
 import { Attempts } from './attempts.js';
-import { Catalogue, type Served } from './catalogue.js';
+import { Catalogue, unknownModel, type Served } from './catalogue.js';
 import { reachBroker, type Reach } from './connection.js';
 import { checkEngines } from './engines.js';
 import { RunningGeneration, type GenerationEnd } from './generation.js';
@@ -283,8 +283,7 @@ class RunningOrchestrator implements Orchestrator {
     const { leases, waiting } = await (await this.#link()).session.ledger<LedgerState>();
     const held = [...new Set([...leases, ...waiting].map((each) => each.model))].filter((key) => this.#catalogue.keyOf(key) === null);
     if (held.includes(model)) return model;
-    const known = [this.#catalogue.names.join(', '), ...(held.length === 0 ? [] : [`in the ledger: ${held.join(', ')}`])].join('; ');
-    throw new LeaseholdError('model_unknown', { model, known });
+    throw unknownModel(model, this.#catalogue.names, held.length === 0 ? '' : `in the ledger: ${held.join(', ')}`);
   }
 
   async #asHolder(): Promise<BrokerSession> {

@@ -7,10 +7,15 @@ import { exitCodeOf } from '../../src/cli/exit-codes.js';
 import { doctor, type Examine } from '../../src/cli/commands/doctor.js';
 import { createContext } from '../../src/cli/context.js';
 import type { Finding } from '../../src/doctor/index.js';
-import type { ExplainRecord } from '../../src/orchestrator/index.js';
+import type { ExplainRecord, LeaseView } from '../../src/orchestrator/index.js';
 import { explainRecord } from './example-views.js';
 import { finish, start, work } from './command-world.js';
 import { fakeIo, jsonLines } from './fake-io.js';
+
+function lease(model: string, changes: Partial<LeaseView> = {}): LeaseView {
+  const held = { lease: 'b-l1', generation: 'b-w1', device: 'SIM-0', gang: null, misplacedOn: null, state: 'resident', parts: [], inFlight: 0 } as const;
+  return { ...held, model, chargedBytes: 11 * 1024 ** 2, residentBytes: 1, hostBytes: 0, pinned: false, idleMs: 1, ...changes };
+}
 
 const noBroker = new LeaseholdError('broker_lost', { reason: 'no broker answers in /run/x; start one with: leasehold up' });
 
@@ -65,12 +70,15 @@ t.test('the command line', async (t) => {
       [['run', 'm', 'p', '--deadline=-1'], /--deadline: must be a duration like.*, not "-1"/, /.+/],
       [['evict', 'm', '--deadline', '0'], /--deadline: must be a duration like.*, from 1ms to 30d, not "0"/, /.+/],
       [['run', 'm', 'p', '--context', '1.5'], /--context: must be a whole number/, /.+/],
+      [['run', 'm', 'p', '--context', '32q'], /--context: must be a whole number from 1 to 16777216, or one of times 1024 like 32k, not "32q"/, /.+/],
+      [['run', 'm', 'p', '--context', '999999k'], /--context: must be a whole number from 1 to 16777216/, /.+/],
+      [['run', 'tiny-fcts', 'p', '--context', '512'], /--context: the configuration here has no model tiny-fcts; did you mean tiny-facts\?/, /.+/],
       [['run', 'm', 'p', '--context', '512'], /--context: the configuration here has no model m/, /.+/],
       [['run', 'm', 'p', '--raw', '--system', 's'], /--system: a raw prompt has no system message/, /.+/],
       [['ps', '--interval', '1ms'], /--interval: must be a duration/, /.+/],
       [['explain', '--count', '0'], /--count: must be a whole number from 1 to 1000/, /.+/],
       [['ps', '--limit', 'workerMax=3'], /command line: --limit workerMax: unknown key "workerMax"; did you mean workersMax\?$/, /leasehold limits/],
-      [['up', '--device', '0'], /command line: --device: must be auto, cpu, sim:SIZE or a card's UUID/, /COMMAND --help/],
+      [['up', '--device', '0'], /command line: --device: must be auto, cpu, sim:SIZE or a card's UUID/, /The same command with --help/],
       [['help', 'evcit'], /help: there is no command evcit; did you mean evict\?/, /leasehold --help/],
       [['help', 'nope'], /there is no command nope\.$/, /leasehold --help/],
       [['ps', '--config', '/nowhere.yaml'], /\/nowhere\.yaml cannot be read: there is no such file/, /.+/],
@@ -282,7 +290,7 @@ t.test('models and limits list what can be named', async (t) => {
   t.equal(local.code, 0);
   t.match(local.out, /^MODEL +ALIASES +ENGINE +CONTEXT +LOADED +SOURCE\nchat +c +llama +2048 +- +\S+\ntiny-tales [^]*No broker runs: /);
   t.match(jsonLines((await finish(['models', '--json', '--config', config], {}, { refuse: noBroker })).out), [{ name: 'chat', aliases: ['c'], leases: [] }, { name: 'tiny-tales' }, { name: 'tiny-sums' }, { name: 'tiny-facts' }]);
-  const leases = [{ lease: 'b-l1', model: 'tiny-sums@llama#0', generation: 'b-w1', device: 'SIM-0', gang: null, misplacedOn: null, state: 'resident', chargedBytes: 11 * 1024 ** 2, residentBytes: 1, hostBytes: 0, parts: [], inFlight: 0, pinned: true, idleMs: 1 }] as const;
+  const leases = [lease('tiny-sums@llama#0', { pinned: true })];
   t.match((await finish(['models'], { ledger: { leases } }, { columns: 120 })).out, /tiny-sums +llama +2048 +resident, 11\.0 MiB, pinned +tiny-sums\n/);
   t.match((await finish(['models'], {}, { refuse: new LeaseholdError('connection_lost', { peer: 'x', reason: 'y' }) })).code, 1, 'only that none runs is no failure');
   const { code, out } = await finish(['limits', '--config', config]);
@@ -328,7 +336,7 @@ t.test('ps, evict, pin and explain', async (t) => {
     const { code, out, fake } = await finish(['evict', 'tiny-sums', '--park', '--deadline', '5s']);
     t.strictSame([code, out], [0, 'tiny-sums held nothing on a card.\n']);
     t.strictSame(fake?.calls, [{ method: 'evict', args: ['tiny-sums', { target: 'host', deadlineMs: 5_000 }] }]);
-    t.strictSame(jsonLines((await finish(['evict', 'tiny-sums', '--json'])).out), [{ model: 'tiny-sums', freedBytes: 0 }]);
+    t.strictSame(jsonLines((await finish(['evict', 'tiny-sums', '--json'])).out), [{ model: 'tiny-sums', freedBytes: 0, alsoLoaded: [] }]);
     t.match(await finish(['evict', 'nobody']), { code: 2, err: /^error: There is no model nobody here; known: tiny-tales, tiny-sums, tiny-facts\.\n/ });
     t.equal((await finish(['evict', 'tiny-sums'])).err, '', 'what is done at once is not waited for');
     t.equal((await finish(['evict', 'tiny-sums'], { evictMs: 500 })).err, 'waiting for the calls of tiny-sums to end and its bytes to be free\n');
@@ -336,8 +344,27 @@ t.test('ps, evict, pin and explain', async (t) => {
 
   t.test('pin goes both ways', async (t) => {
     const { out, fake } = await finish(['pin', 'tiny-sums']);
-    t.strictSame([out, fake?.calls[0]?.args], ['tiny-sums is pinned: it is evicted for nobody.\n', ['tiny-sums', true]]);
-    t.strictSame(jsonLines((await finish(['pin', 'tiny-sums', '--off', '--json'])).out), [{ model: 'tiny-sums', pinned: false }]);
+    t.strictSame([out, fake?.calls[0]?.args], ['tiny-sums is pinned (not loaded yet): once it is, it is evicted for nobody.\n', ['tiny-sums', true]]);
+    t.strictSame(jsonLines((await finish(['pin', 'tiny-sums', '--off', '--json'])).out), [{ model: 'tiny-sums', pinned: false, loaded: false, alsoLoaded: [] }]);
+    const loaded = (pinned: boolean) => ({ ledger: { leases: [lease('tiny-sums@llama#0', { pinned })] } });
+    t.equal((await finish(['pin', 'tiny-sums'], loaded(false))).out, 'tiny-sums is pinned: it is evicted for nobody.\n');
+    t.equal((await finish(['pin', 'tiny-sums', '--off'], loaded(true))).out, 'tiny-sums is no longer pinned.\n');
+    t.equal((await finish(['pin', 'tiny-sums', '--off'], loaded(false))).out, 'tiny-sums was not pinned.\n');
+    t.equal((await finish(['pin', 'tiny-sums', '--off'])).out, 'tiny-sums is not pinned (not loaded).\n');
+  });
+
+  t.test('name the copy that is loaded, where another one was meant', async (t) => {
+    const copied = { ledger: { leases: [lease('tiny-sums@llama#1'), lease('tiny-sums@vllm#2'), lease('tiny-tales@llama#0'), lease('tiny-tales@llama#3')] } };
+    const also = (purpose: string) => `Also loaded, from a file of the same name: 'tiny-sums@llama#1'; give that name to ${purpose}.\n`;
+    t.equal((await finish(['evict', 'tiny-sums'], copied)).out, `tiny-sums held nothing on a card.\n${also('evict it')}`);
+    t.strictSame(jsonLines((await finish(['evict', 'tiny-sums', '--json'], copied)).out), [{ model: 'tiny-sums', freedBytes: 0, alsoLoaded: ['tiny-sums@llama#1'] }]);
+    t.equal((await finish(['pin', 'tiny-sums'], copied)).out, `tiny-sums is pinned (not loaded yet): once it is, it is evicted for nobody.\n${also('pin it')}`);
+    t.equal((await finish(['explain', 'tiny-sums'], copied)).out, `There is no record about tiny-sums.\n${also('have it explained')}`);
+    t.match((await finish(['models'], copied, { columns: 120 })).out, /tiny-sums +llama +2048 +another copy: tiny-sums@llama#1 +tiny-sums\n/);
+    t.match(jsonLines((await finish(['models', '--json'], copied)).out), [{ name: 'tiny-tales', alsoLoaded: [] }, { name: 'tiny-sums', alsoLoaded: ['tiny-sums@llama#1'] }, { name: 'tiny-facts', alsoLoaded: [] }]);
+    t.notMatch((await finish(['pin', 'tiny-tales'], copied)).out, /Also loaded/, 'it is loaded itself');
+    const two = { ledger: { leases: [lease('tiny-sums@llama#1'), lease('tiny-sums@llama#2')] } };
+    t.match((await finish(['evict', 'tiny-sums'], two)).out, /'tiny-sums@llama#1', 'tiny-sums@llama#2'; give one of those names to evict it\.\n$/);
   });
 
   t.test('explain shows records newest first, with names in place of keys', async (t) => {

@@ -46,6 +46,9 @@ t.test('options that are none are refused before anything is started', async (t)
 t.test('a card that is none, and a reserve that leaves nothing of one, are told with what is allowed', async (t) => {
   const refused = async (options: object): Promise<LeaseholdError> => refusal(createOrchestrator({ broker: 'own', stateFolder: folder(t), ...options }));
   for (const word of ['sim:26MB2', 'sim:', 'sim:big', 'sim:1.5GiB', 'sim:-1']) t.match(await refused({ devices: [word] }), { code: 'config_invalid', message: /is no size; .*sim:SIZE\[,floor=SIZE\].*MiB/ }, word);
+  for (const [word, meant] of [['sim:26', 'sim:26MiB'], ['sim:0', 'sim:26MiB'], ['sim:4096,lag=2s', 'sim:4096MiB']] as const) {
+    t.match(await refused({ devices: [word] }), { code: 'config_invalid', details: { option: 'devices' }, message: new RegExp(`the unit is missing, as in ${meant}`) }, word);
+  }
   for (const reserveBytes of [8 * MiB, 9 * MiB]) {
     t.match(await refused({ devices: ['sim:8MiB'], reserveBytes }), { code: 'config_invalid', details: { path: 'reserveBytes', where: /^SIM-/, option: 'reserveBytes' }, message: new RegExp(`${String(reserveBytes / MiB)}.0 MiB would be kept free of 8.0 MiB: nothing could be granted there`), help: /Give less/ });
   }

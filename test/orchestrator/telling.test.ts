@@ -28,6 +28,9 @@ t.test('models that are in the ledger and not in the catalogue are named by thei
   }
   t.equal(held.held, false);
   await guest.load('theirs');
+  for (const ask of [() => orchestrator.evict('tiny-fact'), () => orchestrator.pin('tiny-fcts'), () => orchestrator.load('Tiny-Facts'), () => orchestrator.explain('tinyfacts')]) {
+    t.match(await refusal(ask()), { code: 'model_unknown', help: /^Did you mean tiny-facts\?/ });
+  }
   for (const ask of [() => orchestrator.evict('nobody'), () => orchestrator.pin('nobody'), () => orchestrator.explain('nobody'), () => orchestrator.evict('my')]) {
     t.match(await refusal(ask()), { code: 'model_unknown', details: { known: new RegExp(`ours, tiny-.*; in the ledger: ${key}$`) } });
   }
@@ -60,7 +63,7 @@ t.test('errors name models as people do', async (t) => {
   });
   await orchestrator.load('firm');
   t.match(await refusal(orchestrator.evict('steady')), { code: 'pinned', message: 'firm is pinned.', help: /leasehold pin --off firm\.$/, details: { model: 'firm' } });
-  t.match(await refusal(orchestrator.load('huge')), { code: 'never_fits', message: /^huge needs 110\.\d MiB \(\d+ bytes\) on SIM-.*; at most 64\.0 MiB \(67108864\) could/, details: { mostBytes: String(64 * MiB) } });
+  t.match(await refusal(orchestrator.load('huge')), { code: 'never_fits', message: /^huge needs 110\.\d MiB \(\d+ bytes\) on SIM-.*; at most 64\.0 MiB \(67108864 bytes\) could/, details: { mostBytes: String(64 * MiB) } });
   t.match(await refusal(orchestrator.load('ill')), { code: 'load_failed', message: /^Loading ill failed: / });
   t.match(await refusal(orchestrator.load('ill')), { code: 'backing_off', message: /^ill failed 1 times/ });
   for (const name of ['second', 'preset']) {

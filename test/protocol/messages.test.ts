@@ -244,6 +244,10 @@ t.test('errors', async (t) => {
     t.equal(new Set(rows.map(([, row]) => row.number)).size, rows.length);
     t.strictSame(rows.filter(([code, row]) => !/^[a-z][a-z0-9_]{0,63}$/.test(code) || row.help === '' || row.message === '' || row.http < 400 || row.http > 599).map(([code]) => code), []);
   });
+  t.test('every count of bytes says that it is one', async (t) => {
+    t.strictSame(rows.filter(([, row]) => /\{\w*[bB]ytes\}(?! bytes)/.test(`${row.message}${row.help}`)).map(([code]) => code), []);
+    t.equal(new LeaseholdError('never_fits', { model: 'm', needBytes: 30, device: 'SIM-1', mostBytes: 26 }).message, 'm needs 30 bytes on SIM-1; at most 26 bytes could ever be had there.');
+  });
   t.test('every error travels and comes out the same', async (t) => {
     for (const [code, row] of rows) {
       const names = [...`${row.message}${row.help}`.matchAll(/\{(\w+)\}/g)].map((match) => match[1] ?? '');

@@ -5,7 +5,7 @@ import type { Backend } from '../../models/estimate/options.js';
 import { errorOf } from '../../models/learned/learned-size.js';
 import { learnedFolder, listLearned } from '../../models/learned/learned-store.js';
 import { defaultStatePath } from '../../orchestrator/state.js';
-import { wholeNumber } from '../arguments.js';
+import { contextTokens, wholeNumber } from '../arguments.js';
 import { stoppableOnceConfigured, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
@@ -61,7 +61,7 @@ function questionOf(model: string, options: EstimateCommandOptions): Question {
   const { declared } = options;
   return {
     model,
-    contextTokens: count(options.context, 'context', 134_217_728) ?? null,
+    contextTokens: contextTokens(options.context, '--context', 134_217_728) ?? null,
     projector: options.projector ?? null,
     draft: options.draft ?? null,
     declaredBytes: declared === undefined ? null : parseBytes(declared, '--declared'),

@@ -5,6 +5,7 @@ import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
 import { createStatusLine, noStatusLine } from '../terminal/progress.js';
 import { formatBytes } from '../terminal/size-format.js';
+import { copiesOf, tellCopies } from './copies.js';
 import { findModel } from './model-reference.js';
 import { withModel } from './with-model.js';
 
@@ -30,8 +31,12 @@ export async function evict(context: CommandContext, args: readonly unknown[], o
       const freedBytes = await unlessAborted(evicting, signal);
       clearTimeout(waits);
       status.clear();
-      if (json) writeJson(io, { model, freedBytes });
-      else writeLine(io, freedBytes === 0 ? `${model} held nothing on a card.` : `${model} put away: ${formatBytes(freedBytes)} confirmed free.`);
+      const alsoLoaded = freedBytes === 0 ? (await copiesOf(orchestrator, model)).alsoLoaded : [];
+      if (json) writeJson(io, { model, freedBytes, alsoLoaded });
+      else {
+        writeLine(io, freedBytes === 0 ? `${model} held nothing on a card.` : `${model} put away: ${formatBytes(freedBytes)} confirmed free.`);
+        tellCopies(io, alsoLoaded, 'evict it');
+      }
     } finally {
       clearTimeout(waits);
       status.clear();

@@ -7,6 +7,7 @@ import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
 import { renderExplain } from '../views/explain-view.js';
 import { createNames } from '../views/names.js';
+import { copiesOf, tellCopies } from './copies.js';
 import { findModel } from './model-reference.js';
 import { withModel } from './with-model.js';
 
@@ -22,6 +23,7 @@ export async function explain(context: CommandContext, args: readonly unknown[],
   if (about !== undefined && explainId().check(about, '') !== null) {
     return withModel(context, await findModel(about, context.io), async (orchestrator, model) => {
       show(context, orchestrator, await read(orchestrator, model), `There is no record about ${model}.`);
+      if (!context.json) tellCopies(context.io, (await copiesOf(orchestrator, model)).alsoLoaded, 'have it explained');
       return exitCodes.done;
     });
   }

@@ -6,6 +6,7 @@ import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
 import { formatBytes } from '../terminal/size-format.js';
 import { renderTable } from '../terminal/table.js';
+import { copiesIn } from './copies.js';
 
 export async function models(context: CommandContext, _args: readonly unknown[] = [], options: { readonly pulled?: boolean } = {}): Promise<number> {
   if (options.pulled === true) return (await import('./pulled.js')).pulled(context);
@@ -23,12 +24,13 @@ export async function models(context: CommandContext, _args: readonly unknown[] 
 function show({ io, json, palette }: CommandContext, served: readonly ServedModel[], ledger: LedgerState | null): void {
   const leases = (key: string) => ledger?.leases.filter(({ model }) => model === key) ?? [];
   if (json) {
-    for (const model of served) writeJson(io, { ...model, leases: leases(model.key).map(({ device, state, chargedBytes, pinned }) => ({ device, state, chargedBytes, pinned })) });
+    for (const model of served) writeJson(io, { ...model, alsoLoaded: ledger === null ? [] : copiesIn(ledger, model.key, served).alsoLoaded, leases: leases(model.key).map(({ device, state, chargedBytes, pinned }) => ({ device, state, chargedBytes, pinned })) });
     return;
   }
   const rows = served.map(({ name, aliases, engine, contextTokens, source, key }) => {
     const held = leases(key).map(({ state, chargedBytes, pinned }) => `${state}, ${formatBytes(chargedBytes)}${pinned ? ', pinned' : ''}`);
-    return [name, aliases.join(', '), engine, String(contextTokens), held.join('; ') || '-', source];
+    const copies = ledger === null ? [] : copiesIn(ledger, key, served).alsoLoaded.map((copy) => `another copy: ${copy}`);
+    return [name, aliases.join(', '), engine, String(contextTokens), [...held, ...copies].join('; ') || '-', source];
   });
   const heads = [
     { title: 'MODEL', shrinkTo: 12 }, { title: 'ALIASES', shrinkTo: 7 }, { title: 'ENGINE' }, { title: 'CONTEXT', align: 'right' }, { title: 'LOADED' }, { title: 'SOURCE', shrinkTo: 10 },

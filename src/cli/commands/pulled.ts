@@ -3,7 +3,7 @@ import { realpath } from 'node:fs/promises';
 import { join, sep } from 'node:path';
 import { LeaseholdError } from '../../../protocol/index.js';
 import type { StoredModel } from '../../models/store/store.js';
-import { modelKeyOf } from '../../orchestrator/catalogue.js';
+import { modelKeyOf } from '../../orchestrator/model-key.js';
 import { stoppableOnceConfigured, withOrchestrator, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
 import { reportError, writeJson, writeLine } from '../report.js';

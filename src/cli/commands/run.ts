@@ -1,9 +1,10 @@
 /** `leasehold run`: one question, its answer on stdout as it comes, what is going on on stderr. */
 import { LeaseholdError, type ChatMessage, type RequestClass } from '../../../protocol/index.js';
+import { suggest } from '../../config/suggest.js';
 import type { BrokerChange, BrokerLoss, OrchestratorOptions } from '../../orchestrator/options.js';
 import { tinyModels } from '../../orchestrator/shipped-models.js';
 import type { GenerateInput, GenerateOptions, Orchestrator } from '../../orchestrator/types.js';
-import { decimal, duration, seed, wholeNumber } from '../arguments.js';
+import { contextTokens as tokensOf, decimal, duration, seed, wholeNumber } from '../arguments.js';
 import { stoppableOnceConfigured, withOrchestrator, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
 import { writeJson } from '../report.js';
@@ -34,7 +35,7 @@ interface RunOptions {
 export async function run(context: CommandContext, args: readonly unknown[], options: RunOptions): Promise<number> {
   const [reference, words] = args as [string, readonly string[]];
   const sampling = samplingOf(options);
-  const contextTokens = wholeNumber(options.context, '--context', 1, 16_777_216);
+  const contextTokens = tokensOf(options.context, '--context', 16_777_216);
   return stoppableOnceConfigured(context, async (signal) => {
     const model = await findModel(reference, context.io);
     const prompt = await readPrompt(context, words, signal);
@@ -88,9 +89,11 @@ function forCall(given: OrchestratorOptions, reference: ModelReference, contextT
   const key = Object.keys(models).find((own) => own === name || models[own]?.aliases?.includes(name)) ?? name;
   const base = models[key] ?? { source: name };
   if (models[key] === undefined && !Object.hasOwn(tinyModels, name)) {
-    const unknown = new LeaseholdError('model_unknown', { model: name, known: Object.keys(models).join(', ') });
-    if (reference.doubt !== null) throw asPath(unknown, reference);
-    throw new LeaseholdError('input_invalid', { field: '--context', reason: `the configuration here has no model ${name}; a daemon's model has the context that the daemon gives it` });
+    const known = [...Object.entries(models).flatMap(([own, { aliases }]) => [own, ...(aliases ?? [])]), ...Object.keys(tinyModels)];
+    if (reference.doubt !== null) throw asPath(new LeaseholdError('model_unknown', { model: name, known: known.join(', ') }), reference);
+    const near = suggest(name, known);
+    const reason = `the configuration here has no model ${name}; ${near === null ? 'a daemon\'s model has the context that the daemon gives it' : `did you mean ${near}?`}`;
+    throw new LeaseholdError('input_invalid', { field: '--context', reason });
   }
   return { name, options: { ...options, models: { ...models, [key]: { ...base, contextTokens } } } };
 }

@@ -46,10 +46,12 @@ function section(lines: readonly string[]): string[] {
 /** The sum as it was made: what was needed, what the card had, what that left. */
 function numbers({ numbers: figures }: ExplainRecord, palette: Palette): string[] {
   if (figures === null) return [];
+  // On the CPU nothing is leased: no sum was made.
+  if (figures.totalBytes === 0) return [`  ${palette.dim('no sum was made: nothing is leased on a card without memory of its own')}`];
   const sample = figures.sampledUsedBytes === null ? '' : `, read ${formatMs(figures.sampleAgeMs)} before`;
   const rows: readonly (readonly [label: string, bytes: number | null, note: string])[] = [
     ['asked for', figures.requestedBytes, 'sum of parts'],
-    ['needed', figures.needBytes, figures.floorBytes > 0 ? `1.1 times, and ${formatBytes(figures.floorBytes)} for the process` : '1.1 times'],
+    ['needed', figures.needBytes, neededNote(figures)],
     ['card', figures.totalBytes, figures.truth === 'simulated' ? 'a simulated one' : figures.truth === 'ledger' ? 'by the ledger alone' : `read by ${figures.truth}`],
     ['reserve', figures.reserveBytes, 'kept free'],
     ['charged', figures.chargedBytes, 'leases, floors, residue, returning'],
@@ -57,11 +59,18 @@ function numbers({ numbers: figures }: ExplainRecord, palette: Palette): string[
     ['foreign', figures.foreignBytes, 'of other programs'],
     ['used', figures.sampledUsedBytes, `as the card says${sample}`],
     ['available', figures.availableBytes, availableNote(figures)],
-    ['evictable', figures.evictableBytes, 'of models that may be put away'],
+    ['evictable', figures.evictableBytes, 'of models that may be put away, and are not leaving already'],
   ];
   const sizes = rows.map(([, bytes]) => formatBytes(bytes));
   const width = Math.max(...sizes.map((size) => size.length));
   return rows.map(([label, , note], index) => `  ${pad(label, 9)}  ${pad(sizes[index] ?? '', width, 'right')}  ${palette.dim(note)}`);
+}
+
+/** A new load needs all that it asks for and a tenth more; one that is there already only what it lacks. */
+function neededNote({ requestedBytes, needBytes, floorBytes }: NonNullable<ExplainRecord['numbers']>): string {
+  const ownBytes = needBytes - floorBytes;
+  const what = ownBytes < requestedBytes ? `${formatBytes(ownBytes)} more than it holds: it is loaded, and grows` : '1.1 times';
+  return floorBytes > 0 ? `${what}, and ${formatBytes(floorBytes)} for the process` : what;
 }
 
 /** Enough or not; and where the card's own reading leaves less than the sums above would, that this is why. */
