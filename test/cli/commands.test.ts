@@ -375,6 +375,8 @@ t.test('ps, evict, pin and explain', async (t) => {
     t.match(jsonLines((await finish(['explain', '--json', '--count', '9'], { records })).out), [{ id: 'b-x7', verdict: 'waiting', model: 'tiny-sums@llama#0', name: 'tiny-sums' }, { id: 'b-x6' }]);
     t.equal((await finish(['explain'])).out, 'Nothing has been decided yet.\n');
     t.equal((await finish(['explain', 'tiny-sums'])).out, 'There is no record about tiny-sums.\n');
+    const story = [explainRecord({ victims: [] }), explainRecord({ id: 'b-x5', verdict: 'evicting' })];
+    t.match((await finish(['explain', 'tiny-sums'], { records: story }, { columns: 120 })).out, /^WAITING[^]*not leaving already; for this one before: tales@llama#1\n\nEVICTING[^]*not leaving already\n/);
     for (const json of [[], ['--json']]) {
       const { code, out: told, err } = await finish(['explain', 'abc-x99', ...json]);
       t.equal(code, 2);

@@ -48,6 +48,13 @@ t.test('what a person should know of has a line', async (t) => {
   t.equal(told('quarantined', { bytes: 1, why: 'x' }, true), '\u001B[2m09:08:07\u001B[22m  \u001B[31m1 B of facts on GPU-5f3c9a1e are quarantined: x\u001B[39m');
 });
 
+t.test('presets of one load are told by their contexts', async (t) => {
+  const preset = { aliases: [], key: 'facts@llama#1', engine: 'llama', source: '', preload: false };
+  const presets = createNames([{ ...preset, name: 'short', contextTokens: 512 }, { ...preset, name: 'long', contextTokens: 4096 }]);
+  const event = { name: 'loaded', atUs: 1, dropped: 0, data: { device: 'SIM-1', model: 'facts@llama#1', name: 'short', residentBytes: MiB, loadMs: 5 } };
+  t.equal(storyLine(event, presets, createPalette(false), at), '09:08:07  short (512) or long (4096) loaded on SIM-1: 1.0 MiB in 5 ms');
+});
+
 t.test('what is routine has none', async (t) => {
   t.equal(told('waiting', { reason: 'leaving', why: 'room is being made' }), null);
   for (const cause of ['idle', 'evicted', 'shutdown']) t.equal(told('process_ended', { how: 'exit code 0', cause, models: null }), null);

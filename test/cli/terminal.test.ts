@@ -278,6 +278,12 @@ t.test('an explain record', async (t) => {
     t.strictSame(lines({ totalBytes: 0, availableBytes: 0, truth: 'ledger' }).slice(3), ['', '  no sum was made: nothing is leased on a card without memory of its own']);
   });
 
+  t.test('that waits says who leaves for it already', async (t) => {
+    const record = explainRecord({});
+    const lines = renderExplain({ ...record, numbers: { ...record.numbers!, evictableBytes: 0 }, victims: [] }, { names, columns: 80, palette: plain, nowUs: null, chosenBefore: ['tales@llama#1'] });
+    t.equal(lines.at(-1), '  evictable         0  of models that may be put away, and are not leaving already; for this one before: tales@llama#1');
+  });
+
   t.test('leaves out what it does not have', async (t) => {
     t.strictSame(render(explainRecord({ verdict: 'cancelled', text: 'It went away.', model: null, device: null, class: null, waitedMs: 0, numbers: null, victims: [], unverified: true })), [
       'CANCELLED  3.0 s ago · b-x7', '  It went away.', '  Unverified: it rests on the ledger alone, no probe answered.',
@@ -298,6 +304,11 @@ t.test('a stage is told in plain words', async (t) => {
 t.test('names are short where nothing is lost', async (t) => {
   t.equal(shortDevice('GPU-5f3c9a1e-aaaa-bbbb-cccc-dddddddddddd'), 'GPU-5f3c9a1e');
   t.equal(shortDevice('MIG-GPU-5f3c9a1e-aaaa-bbbb-cccc-dddddddddddd/1/0'), 'MIG-GPU-5f3c9a1e-aaaa-bbbb-cccc-dddddddddddd/1/0');
+  const preset = { aliases: [], key: 'facts@llama#1', engine: 'llama', source: '', preload: false };
+  const shared = createNames([{ ...preset, name: 'short', contextTokens: 512 }, { ...preset, name: 'long', contextTokens: 4096 }, { ...preset, name: 'again', contextTokens: 512 }]);
+  t.equal(shared.model('facts@llama#1'), 'short (512) or long (4096)', 'presets that differ by their contexts');
+  t.equal(shared.inText('facts@llama#1 waits'), 'short (512) or long (4096) waits');
+  t.equal(createNames([{ ...preset, name: 'short', contextTokens: 512 }, { ...preset, name: 'again', contextTokens: 512 }]).model('facts@llama#1'), 'short', 'and two names for the same');
   const names = createNames([]);
   t.strictSame([names.index('a'), names.index('b'), names.index('a')], [0, 1, 0], 'a model keeps its colour');
 });

@@ -69,6 +69,13 @@ function chose({ victims }: NamedRecord, model: string | null): boolean {
   return victims.some((victim) => victim.model === model && victim.passedOver === null);
 }
 
+/** Whom earlier records of the same request chose: what is leaving for it already is among the evictable no more. */
+export function chosenBefore(record: NamedRecord, earlier: readonly NamedRecord[]): readonly string[] {
+  if (record.verdict !== 'waiting') return [];
+  const same = earlier.filter(({ request, generation }) => request !== null && request === record.request && generation === record.generation);
+  return [...new Set(same.flatMap(({ victims }) => victims.filter(({ passedOver }) => passedOver === null).map(({ model }) => model)))].filter((model) => model !== null);
+}
+
 function show({ io, json, palette }: CommandContext, { models }: Orchestrator, records: readonly NamedRecord[], otherwise: string): void {
   const names = createNames(models);
   // CLOCK_MONOTONIC is one clock for the whole machine, so the broker's moments can be told from here.
@@ -79,7 +86,7 @@ function show({ io, json, palette }: CommandContext, { models }: Orchestrator, r
       continue;
     }
     if (index > 0) writeLine(io);
-    for (const line of renderExplain(record, { names, columns: io.stdout.columns, palette, nowUs })) writeLine(io, line);
+    for (const line of renderExplain(record, { names, columns: io.stdout.columns, palette, nowUs, chosenBefore: chosenBefore(record, records.slice(index + 1)) })) writeLine(io, line);
   }
   if (records.length === 0 && !json) writeLine(io, otherwise);
 }

@@ -12,6 +12,8 @@ export interface ExplainViewOptions {
   readonly palette: Palette;
   /** The broker's clock now, to say how long ago it was; null when it is not known. */
   readonly nowUs: number | null;
+  /** Keys of models that were chosen for the same request before this record. */
+  readonly chosenBefore?: readonly string[];
 }
 
 const good: readonly string[] = ['granted', 'placed', 'evicted'];
@@ -34,7 +36,7 @@ export function renderExplain(record: ExplainRecord, options: ExplainViewOptions
     `${palette.bold(paint(record.verdict.toUpperCase()))}  ${palette.dim(facts.join(' · '))}`,
     ...sentence,
     ...unverified,
-    ...section(numbers(record, palette)),
+    ...section(numbers(record, options)),
     ...section(victims(record.victims, options)),
   ];
 }
@@ -43,8 +45,10 @@ function section(lines: readonly string[]): string[] {
   return lines.length === 0 ? [] : ['', ...lines];
 }
 
+const evictableText = 'of models that may be put away, and are not leaving already';
+
 /** The sum as it was made: what was needed, what the card had, what that left. */
-function numbers({ numbers: figures }: ExplainRecord, palette: Palette): string[] {
+function numbers({ numbers: figures }: ExplainRecord, { names, palette, chosenBefore = [] }: ExplainViewOptions): string[] {
   if (figures === null) return [];
   // On the CPU nothing is leased: no sum was made.
   if (figures.totalBytes === 0) return [`  ${palette.dim('no sum was made: nothing is leased on a card without memory of its own')}`];
@@ -59,7 +63,7 @@ function numbers({ numbers: figures }: ExplainRecord, palette: Palette): string[
     ['foreign', figures.foreignBytes, 'of other programs'],
     ['used', figures.sampledUsedBytes, `as the card says${sample}`],
     ['available', figures.availableBytes, availableNote(figures)],
-    ['evictable', figures.evictableBytes, 'of models that may be put away, and are not leaving already'],
+    ['evictable', figures.evictableBytes, chosenBefore.length === 0 ? evictableText : `${evictableText}; for this one before: ${chosenBefore.map((key) => names.model(key)).join(', ')}`],
   ];
   const sizes = rows.map(([, bytes]) => formatBytes(bytes));
   const width = Math.max(...sizes.map((size) => size.length));

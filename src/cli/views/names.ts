@@ -3,7 +3,7 @@ import type { ServedModel } from '../../orchestrator/types.js';
 import { withoutControls } from '../terminal/width.js';
 
 export interface Names {
-  /** A model's name; its key when nobody gave it one. */
+  /** A model's name; its key when nobody gave it one. Names that share one load are told together, by their contexts where these differ. */
   model(key: string): string;
   /** Which colour it has: the same in every picture, whatever else is loaded. */
   index(key: string): number;
@@ -13,8 +13,8 @@ export interface Names {
 
 export function createNames(models: readonly ServedModel[]): Names {
   const byKey = new Map<string, string>();
-  // Two names for one load: the first is the one it is shown by.
-  for (const { key, name } of models) if (!byKey.has(key)) byKey.set(key, name);
+  // Two names for one load: the first is the one it is shown by, unless they ask for more of it than that one does.
+  for (const { key } of models) if (!byKey.has(key)) byKey.set(key, label(models.filter((model) => model.key === key)));
   const order = new Map([...byKey.keys()].map((key, index) => [key, index]));
   return {
     model: (key) => withoutControls(byKey.get(key) ?? key),
@@ -29,6 +29,14 @@ export function createNames(models: readonly ServedModel[]): Names {
       return withoutControls(named).replace(/\b[0-9a-f]{12}-([wsl]\d+)\b/g, '$1').replace(/\b(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f-]{27}\b/g, shortDevice);
     },
   };
+}
+
+/** `chat`; of presets of one file `chat (2048) or long (8192)`: what is loaded may have been asked for under either. */
+function label(named: readonly ServedModel[]): string {
+  const byContext = new Map<number, string>();
+  for (const { contextTokens, name } of named) if (!byContext.has(contextTokens)) byContext.set(contextTokens, name);
+  if (byContext.size < 2) return named[0]?.name ?? '';
+  return [...byContext].map(([contextTokens, name]) => `${name} (${String(contextTokens)})`).join(' or ');
 }
 
 /** `GPU-5f3c9a1e` of `GPU-5f3c9a1e-….`: enough to tell cards apart, and whole where it is short. */

@@ -10,9 +10,11 @@ type Line = readonly [tone: Tone, text: string] | null;
 /** The values of one event, by their names. */
 class Facts {
   readonly #data: LeaseholdEvent['data'];
+  readonly #names: Names;
 
-  constructor(data: LeaseholdEvent['data']) {
+  constructor(data: LeaseholdEvent['data'], names: Names) {
     this.#data = data;
+    this.#names = names;
   }
 
   text(field: string): string {
@@ -37,7 +39,8 @@ class Facts {
 
   /** What the event is about: the model, else the process. */
   get who(): string {
-    return this.text('name') || this.text('model') || shortGeneration(this.text('generation'));
+    const model = this.text('model');
+    return (model === '' ? '' : this.#names.model(model)) || shortGeneration(this.text('generation'));
   }
 
   get card(): string {
@@ -95,7 +98,7 @@ function ended(facts: Facts): Line {
 
 /** `14:03:59  tiny-facts loaded on SIM-1: 9.4 MiB in 55 ms`; null for what need not be told. */
 export function storyLine(event: LeaseholdEvent, names: Names, palette: Palette, at: Date): string | null {
-  const line = lines[event.name]?.(new Facts(event.data)) ?? null;
+  const line = lines[event.name]?.(new Facts(event.data, names)) ?? null;
   if (line === null) return null;
   const [tone, text] = line;
   const time = [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => String(part).padStart(2, '0')).join(':');
