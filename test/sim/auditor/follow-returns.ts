@@ -84,7 +84,9 @@ function takeIn(book: Book, process: AuditedProcess, state: ModelState, id: stri
   book.formerLeases.delete(id);
   if (state.state === 'unloading') book.closeLease(lease, residentBytes);
   if (state.state !== 'parking') return;
+  // On its way out already: the word that it has arrived takes nothing more away.
   lease.promiseBytes = 0;
+  lease.residentBytes = 0;
   book.depart(device, process.generation, residentBytes, null);
 }
 
