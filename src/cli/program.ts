@@ -98,7 +98,7 @@ function buildProgram(dependencies: Dependencies, done: (code: number) => void):
     .option('--pulled', 'instead: what has been pulled from a hub, and whether it is whole');
   add('limits', 'every limit with its value and meaning', async () => (await import('./commands/limits.js')).limits);
   addEstimateOptions(add('estimate', 'the bytes that a model will need, and how each figure was got; no card is touched', async () => (await import('./commands/estimate.js')).estimateCommand))
-    .argument('[model]', 'a GGUF file, a folder, or owner/name[@revision][:file-or-quant]');
+    .argument('[model]', 'a name or alias, a GGUF file, a folder, or owner/name[@revision][:file-or-quant]');
   addModelCommands(add);
   add('demo', 'three small models take turns on a simulated card that holds two', async () => (await import('./demo/demo.js')).demo);
   add('stress', 'play a scenario of callers and faults, and hold it to what it expects', async () => (await import('./commands/stress.js')).stress)
@@ -150,9 +150,9 @@ function addRunOptions(command: Command): Command {
 
 function addEstimateOptions(command: Command): Command {
   return command
-    .option('--context <tokens>', 'tokens of each context, like 4096 or 32k (default: what the model was trained on, at most 32768)')
+    .option('--context <tokens>', 'tokens of each context, like 4096 or 32k (default: as configured under its name, else what the model was trained on, at most 32768)')
     .option('--parallel <count>', 'contexts at once (default: 1)')
-    .addOption(new Option('--engine <name>', 'what will run it (default: by its format)').choices(['llama', 'transformers', 'vllm']))
+    .addOption(new Option('--engine <name>', 'what will run it (default: as `run` would, else by its format)').choices(['llama', 'transformers', 'vllm']))
     .option('--kv-type <type>', 'of the cache: f16, q8_0, fp8, … (default: the engine\'s)')
     .option('--batch <tokens>', 'tokens of one evaluation (default: the engine\'s)')
     .option('--ranks <count>', 'cards, by tensor parallelism (default: 1)')

@@ -1,6 +1,7 @@
 /** Broker, workers and models as one object: what `import { createOrchestrator } from 'leasehold'` gives. */
 export { createOrchestrator, servedModels } from './orchestrator.js';
 export { defaultStatePath, readStateFolder } from './state.js';
+export { unknownModel } from './catalogue.js';
 export { createLog, silentLog, type EngineCommand, type Log } from '../../broker/shell/index.js';
 export type { BrokerChange, BrokerLoss, ModelOptions, OrchestratorOptions } from './options.js';
 export type * from './types.js';

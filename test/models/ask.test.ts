@@ -1,5 +1,5 @@
 // A model by what a person calls it, estimated: files and folders here, the models that ship, and the command.
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
@@ -9,6 +9,7 @@ import { runProgram } from '../../src/cli/program.js';
 import { askEstimate, type Answer, type Question } from '../../src/models/estimate/ask.js';
 import { learn } from '../../src/models/learned/learned-size.js';
 import { learnedFolder, writeLearned } from '../../src/models/learned/learned-store.js';
+import { tinyModels } from '../../workers/models/index.js';
 import { fakeIo } from '../cli/fake-io.js';
 import { randomModel, writeModel } from '../fixtures/gguf-models.js';
 import { publicShapes, writeShape } from '../fixtures/gguf-shapes.js';
@@ -104,19 +105,22 @@ t.test('a repository on a hub is estimated from its headers, before a byte of a 
   const config = { ...plainConfig, architectures: ['LlamaForCausalLM'] };
   const commit = hub.publish('o/llama', transformersModel({ config, shards: { 'model-00001-of-00002.safetensors': { 'model.layers.0.w.weight': 400_000 }, 'model-00002-of-00002.safetensors': { 'model.layers.1.w.weight': 600_000 } }, more: [large('consolidated.safetensors', Buffer.alloc(1_000_000))] }));
   hub.publish('o/m-GGUF', [large('m-Q8_0.gguf', readFileSync(join(folder, 'm.gguf'))), large('m-F16.gguf', readFileSync(join(folder, 'm.gguf')))]);
-  const remote = (model: string): Promise<Answer> => askEstimate({ model, contextTokens: 1_000, projector: null, draft: null, declaredBytes: null, askEngine: true }, { env: { HF_ENDPOINT: hub.endpoint }, cwd: folder, limits: defaultLimits });
+  const remote = (model: string, changes: Partial<Question> = {}): Promise<Answer> => askEstimate({ model, contextTokens: 1_000, projector: null, draft: null, declaredBytes: null, askEngine: true, ...changes }, { env: { HF_ENDPOINT: hub.endpoint }, cwd: folder, limits: defaultLimits });
   const answer = await remote('o/llama');
   t.equal(weightsOf(answer), 1_000_000);
   t.match(answer, { engine: null, estimate: { model: `o/llama@${commit.slice(0, 8)}`, options: { backend: 'transformers' }, kvBytesPerToken: 524_288 } });
   const gguf = await remote('o/m-GGUF:Q8_0');
   t.match(gguf, { engine: null, estimate: { options: { backend: 'llama' } } });
   t.equal(weightsOf(gguf), weightsOf(await ask('./m.gguf')));
+  hub.publish('o/both', [...transformersModel({ config }), large('m-Q8_0.gguf', readFileSync(join(folder, 'm.gguf')))]);
+  t.match(await remote('o/both'), { estimate: { options: { backend: 'transformers' } } });
+  t.match(await remote('o/both', { backend: 'llama' }), { estimate: { options: { backend: 'llama' } } }, 'of both formats the engine’s own');
   await t.rejects(remote('o/none'), { code: 'repository_private' }, 'the hub’s refusal is told as it is');
 });
 
 t.test('the command', async (t) => {
   const run = async (...args: string[]): Promise<{ readonly code: number; readonly out: string; readonly err: string }> => {
-    const io = fakeIo({ cwd: folder, columns: 200 });
+    const io = fakeIo({ cwd: folder, columns: 200, env: { LEASEHOLD_MODELS: join(folder, 'store'), HF_ENDPOINT: 'http://127.0.0.1:1' } });
     const code = await runProgram(args, { io, createOrchestrator: () => Promise.reject(new Error('no orchestrator is needed')) });
     return { code, out: io.stdout.text, err: io.stderr.text };
   };
@@ -133,13 +137,52 @@ t.test('the command', async (t) => {
   });
   t.test('refuses what makes no sense', async (t) => {
     for (const [args, reason] of [
-      [[], /a model is missing/], [['./none.gguf'], /no such file/], [['./m.gguf', '--context', '0'], /--context: must be a whole number/], [['./m.gguf', '--kv-type', 'q17'], /a GGML type/],
-      [['./m.gguf', '--engine', 'vllm'], /vllm does not load gguf/], [['./m.gguf', '--ranks', '2'], /one card/], [['./flux.gguf', '--context', '1'], /unknown: flux.block_count/],
+      [[], /a model is missing[\s\S]*leasehold estimate tiny-facts/], [['./none.gguf'], /no such file/], [['./m.gguf', '--context', '0'], /--context: must be a whole number/], [['./m.gguf', '--kv-type', 'q17'], /--kv-type: .*a GGML type/],
+      [['./m.gguf', '--engine', 'vllm'], /--engine: vllm does not load gguf/], [['./m.gguf', '--ranks', '2'], /--ranks: .*one card/], [['./flux.gguf', '--context', '1'], /unknown: flux.block_count/],
     ] as const) {
       const { code, err } = await run('estimate', ...args);
       t.equal(code, 2);
       t.match(err, reason);
     }
+  });
+  t.test('means by a name what run means by it', async (t) => {
+    const config = join(folder, 'names.yaml');
+    writeFileSync(config, 'models:\n  quiz:\n    source: tiny-facts\n    aliases: [ask-me]\n    context: 512\n    parallel: 2\n  file:\n    source: ./m.gguf\n  scripted:\n    source: "sim:{}"\n    engine: simulated\n');
+    const of = async (...args: string[]): Promise<Answer['estimate']> => {
+      const { code, out, err } = await run('estimate', ...args, '--config', config, '--no-ask', '--json');
+      t.equal(code, 0, err);
+      return (JSON.parse(out) as Answer).estimate;
+    };
+    for (const name of ['quiz', 'ask-me']) t.match(await of(name), { model: tinyModels['tiny-facts'].ggufPath, options: { backend: 'llama', contextTokens: 512, parallel: 2 } });
+    t.match(await of('quiz', '--context', '1024'), { options: { contextTokens: 1_024 } }, 'what is typed goes first');
+    t.match(await of('tiny-facts'), { model: tinyModels['tiny-facts'].ggufPath, options: { backend: 'llama', contextTokens: 2_048 } });
+    t.match(await of('tiny-facts', '--engine', 'transformers'), { model: tinyModels['tiny-facts'].directory, options: { backend: 'transformers' } });
+    t.match(await of('file'), { model: realpathSync(join(folder, 'm.gguf')), options: { backend: 'llama' } });
+    t.equal((await of('file', '--draft', 'tiny-facts')).cards[0]?.draft?.bytes, (await of('file', '--draft', tinyModels['tiny-facts'].ggufPath)).cards[0]?.draft?.bytes);
+    for (const [name, reason] of [
+      ['quizz', /There is no model quizz here; known: quiz, ask-me, [\s\S]*Did you mean quiz\?/], ['tiny-fact', /Did you mean tiny-facts\?/], ['nothing-like-it', /There is no model/],
+      ['none.gguf', /none.gguf cannot be used: there is no such file/], ['o/none.gguf', /there is no such file/], ['scripted', /No size can be worked out for scripted: it is a script/],
+    ] as const) {
+      const { code, err } = await run('estimate', name, '--config', config);
+      t.equal(code, 2);
+      t.match(err, reason);
+    }
+  });
+  t.test('takes what lies here before a hub is asked, and of both formats the engine’s own', async (t) => {
+    mkdirSync(join(folder, 'o', 'both'), { recursive: true });
+    cpSync(tinyModels['tiny-sums'].directory, join(folder, 'o', 'both'), { recursive: true });
+    const hub = await startHub();
+    t.teardown(() => hub.close());
+    const of = async (...args: string[]): Promise<unknown> => JSON.parse((await run('estimate', ...args, '--no-ask', '--json')).out);
+    const at = join(folder, 'o', 'both');
+    t.match(await of('o/both'), { estimate: { model: at, options: { backend: 'transformers' } } });
+    t.match(await of('o/both', '--engine', 'llama'), { estimate: { model: join(at, 'tiny-sums-f16.gguf'), options: { backend: 'llama' } } });
+    t.match(await of('o/both/tiny-sums-f16.gguf'), { estimate: { model: join(at, 'tiny-sums-f16.gguf') } });
+    rmSync(join(at, 'model.safetensors'));
+    t.match(await of('o/both'), { estimate: { options: { backend: 'llama' } } }, 'its config alone is no model');
+    rmSync(join(at, 'tiny-sums-f16.gguf'));
+    t.match(await of('o/both', '--engine', 'llama'), { error: { code: 'input_invalid', message: /^--engine: llama does not load safetensors/ } });
+    t.equal(hub.requests.length, 0);
   });
   t.test('tells how wrong past estimates were', async (t) => {
     const state = join(folder, 'state');

@@ -10,6 +10,7 @@ import { stoppableOnceConfigured, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
 import { renderErrors, renderEstimate } from '../views/estimate-view.js';
+import { subjectOf } from './estimate-subject.js';
 
 interface EstimateCommandOptions {
   readonly context?: string;
@@ -33,12 +34,15 @@ interface EstimateCommandOptions {
 export async function estimateCommand(context: CommandContext, args: readonly unknown[], options: EstimateCommandOptions): Promise<number> {
   const [model] = args as [string | undefined];
   if (options.errors === true) return errors(context, model);
-  if (model === undefined) throw new LeaseholdError('input_invalid', { field: 'model', reason: 'a model is missing' });
+  if (model === undefined) throw new LeaseholdError('input_invalid', { field: 'model', reason: 'a model is missing' }, { help: 'For example: leasehold estimate tiny-facts, leasehold estimate ./model.gguf --context 8192, or leasehold estimate Qwen/Qwen3-0.6B. More with --help.' });
   const question = questionOf(model, options);
   const { io, json, palette } = context;
   return stoppableOnceConfigured(context, async (signal) => {
-    const { options: { limits } } = await context.config();
-    const answer = await askEstimate(question, { env: io.env, cwd: io.cwd, limits: { ...defaultLimits, ...limits }, signal });
+    const { options: config } = await context.config();
+    const meant = await subjectOf(model, options.engine, config, io);
+    const draft = options.draft === undefined ? null : (await subjectOf(options.draft, options.engine, config, io)).model;
+    const surroundings = { env: io.env, cwd: io.cwd, limits: { ...defaultLimits, ...config.limits }, signal };
+    const answer = await askEstimate({ ...meant.configured, ...question, contextTokens: question.contextTokens ?? meant.configured.contextTokens ?? null, declaredBytes: question.declaredBytes ?? meant.configured.declaredBytes ?? null, model: meant.model, draft }, surroundings).catch((error: unknown) => { throw asTyped(error); });
     if (json) writeJson(io, { ...answer });
     else for (const line of renderEstimate(answer, { columns: io.stdout.columns, palette })) writeLine(io, line);
     return exitCodes.done;
@@ -71,6 +75,17 @@ function questionOf(model: string, options: EstimateCommandOptions): Question {
       parallel: count(options.parallel, 'parallel', 4_096), batchTokens: count(options.batch, 'batch', 1_048_576), ranks: count(options.ranks, 'ranks', 64), imageSide: count(options.imageSide, 'image-side', 65_536),
     }),
   };
+}
+
+const optionOf: Readonly<Record<string, string>> = {
+  backend: '--engine', context: '--context', contextTokens: '--context', parallel: '--parallel', kvDtype: '--kv-type', batchTokens: '--batch', ranks: '--ranks', imageSide: '--image-side', castTo: '--dtype', declaredBytes: '--declared',
+};
+
+/** What an estimate found wrong with a field, told of the option that was typed. */
+function asTyped(error: unknown): unknown {
+  if (!(error instanceof LeaseholdError) || error.code !== 'input_invalid') return error;
+  const option = optionOf[error.details['field'] ?? ''];
+  return option === undefined ? error : new LeaseholdError('input_invalid', { ...error.details, field: option }, { cause: error });
 }
 
 function given<T extends object>(values: T): { [Key in keyof T]?: Exclude<T[Key], undefined> } {

@@ -1,4 +1,5 @@
 /** A model by what a person calls it, estimated: a GGUF file, a folder, or a repository on a hub that is not here yet. */
+import { resolve } from 'node:path';
 import { LeaseholdError, type Limits } from '../../../protocol/index.js';
 import { HubClient } from '../hub/client.js';
 import { hubSettings } from '../hub/settings.js';
@@ -13,7 +14,7 @@ import type { ModelFacts } from './facts.js';
 import { exact } from './figure.js';
 import { hubFiles } from './hub-files.js';
 import { askLlama, type LlamaAnswer } from './llama-reckoning.js';
-import { localFiles } from './local-files.js';
+import { localFiles, type Wanted } from './local-files.js';
 import { UnknownField } from './model-shape.js';
 import { defaultOptions, llamaBatchTokens, type Backend, type EstimateOptions } from './options.js';
 import { readFacts } from './read-facts.js';
@@ -48,9 +49,9 @@ export async function askEstimate(question: Question, surroundings: Surroundings
   const { limits } = surroundings;
   const reading = createReading({ timeoutMs: limits.headerReadMs, memoryBytesMax: limits.headerMemoryBytesMax });
   try {
-    const found = await factsOfReference(question.model, question.projector, surroundings, reading);
-    const draft = question.draft === null ? null : (await factsOfReference(question.draft, null, surroundings, reading)).facts;
+    const found = await factsOfReference(question.model, { projector: question.projector, backend: question.backend }, surroundings, reading);
     const backend = question.backend ?? found.backend;
+    const draft = question.draft === null ? null : (await factsOfReference(question.draft, { projector: null, backend }, surroundings, reading)).facts;
     const options: EstimateOptions = { ...defaultOptions, ...withoutUndefined(question), backend, contextTokens: question.contextTokens ?? contextOf(found.facts) };
     const own = estimate({ facts: found.facts, options, draft, declaredBytes: question.declaredBytes });
     const asks = question.askEngine && found.path !== null && backend === 'llama' && own.source === 'estimated' && options.kvDtype === null && options.flashAttention === null;
@@ -69,16 +70,18 @@ interface Found {
   readonly path: string | null;
 }
 
-async function factsOfReference(text: string, projector: string | null, surroundings: Surroundings, reading: Reading): Promise<Found> {
+async function factsOfReference(text: string, wanted: Wanted, surroundings: Surroundings, reading: Reading): Promise<Found> {
   const { env, cwd, limits, signal } = surroundings;
   const reference = localised(parseReference(text, { cwd, curatedIds: new Set(curatedProfiles().keys()) }));
   if ('path' in reference) {
-    const facts = await readFacts(await localFiles(reference.path, projector, reading), reading, signal);
-    const isFile = reference.kind === 'gguf';
-    return { facts, backend: facts.format === 'gguf' ? 'llama' : 'transformers', path: isFile ? partPaths(reference.path)[0] ?? reference.path : null };
+    const projector = wanted.projector === null ? null : resolve(cwd, wanted.projector);
+    const files = await localFiles(reference.path, { ...wanted, projector }, reading);
+    const facts = await readFacts(files, reading, signal);
+    const isGguf = files.format === 'gguf';
+    return { facts, backend: isGguf ? 'llama' : 'transformers', path: isGguf ? partPaths(files.name)[0] ?? files.name : null };
   }
   const client = new HubClient({ settings: hubSettings(env), limits, ...(signal === undefined ? {} : { signal }) });
-  const inspection = await inspectReference({ client, reading, policy: currentPolicy(), limits }, reference);
+  const inspection = await inspectReference({ client, reading, policy: currentPolicy(), limits }, reference, wanted.backend === 'llama' ? { backend: 'llama_cpp' } : {});
   const { backend } = inspection.profile;
   return { facts: await readFacts(hubFiles(client, inspection), reading, signal), backend: backend === 'llama_cpp' ? 'llama' : backend === 'vllm' ? 'vllm' : 'transformers', path: null };
 }

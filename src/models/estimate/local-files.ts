@@ -5,23 +5,35 @@ import { unusableFile } from '../formats/fault.js';
 import { partPaths } from '../formats/gguf-parts.js';
 import { fileSource, withFile } from '../formats/source.js';
 import type { Reading } from '../reading/reading.js';
+import type { Backend } from './options.js';
 import type { ModelFiles } from './read-facts.js';
 
 const indexName = 'model.safetensors.index.json';
 
-/** `projector`: a file of its own; it is never guessed from what lies beside. Rejects with `model_invalid`. */
-export async function localFiles(path: string, projector: string | null, reading: Reading): Promise<ModelFiles> {
+export interface Wanted {
+  /** A file of its own; it is never guessed from what lies beside. */
+  readonly projector: string | null;
+  /** What will run it, where that is said: of a folder with both formats its own is taken. */
+  readonly backend: Backend | undefined;
+}
+
+/** Rejects with `model_invalid`. */
+export async function localFiles(path: string, wanted: Wanted, reading: Reading): Promise<ModelFiles> {
+  const { projector } = wanted;
   const kind = await stat(path).catch(() => null);
   if (kind?.isDirectory() !== true) {
     return { format: 'gguf', name: path, parts: partPaths(path).map((part) => () => fileSource(part)), projector: projector === null ? null : () => fileSource(projector) };
   }
-  return folderFiles(path, projector, reading);
+  return folderFiles(path, wanted, reading);
 }
 
-async function folderFiles(folder: string, projector: string | null, reading: Reading): Promise<ModelFiles> {
+async function folderFiles(folder: string, wanted: Wanted, reading: Reading): Promise<ModelFiles> {
   const names = await readdir(folder);
   const has = (name: string): boolean => names.includes(name);
-  if (!has('config.json')) return ggufFolder(folder, names, projector, reading);
+  const hasGguf = ggufModels(names).length > 0;
+  const hasSafetensors = names.some((name) => name.endsWith('.safetensors') || name === indexName);
+  const takesGguf = wanted.backend === 'llama' || (wanted.backend === undefined && !hasSafetensors);
+  if (!has('config.json') || (hasGguf && takesGguf)) return ggufFolder(folder, names, wanted, reading);
   const weights = has(indexName)
     ? (await withFile(join(folder, indexName), (source) => reading.safetensorsIndex(source))).shards.map(({ name }) => name)
     : onlyWeights(folder, names);
@@ -39,10 +51,13 @@ function onlyWeights(folder: string, names: readonly string[]): readonly string[
   return found;
 }
 
-async function ggufFolder(folder: string, names: readonly string[], projector: string | null, reading: Reading): Promise<ModelFiles> {
-  const models = names.filter((name) => name.endsWith('.gguf') && !/mmproj/i.test(name));
-  const first = models.filter((name) => partPaths(name)[0] === name);
+function ggufModels(names: readonly string[]): readonly string[] {
+  return names.filter((name) => /\.gguf$/i.test(name) && !/mmproj/i.test(name));
+}
+
+async function ggufFolder(folder: string, names: readonly string[], wanted: Wanted, reading: Reading): Promise<ModelFiles> {
+  const first = ggufModels(names).filter((name) => partPaths(name)[0] === name);
   const [only] = first;
   if (only === undefined || first.length > 1) throw unusableFile(folder, only === undefined ? 'it has neither a config.json nor a GGUF file' : `it has ${String(first.length)} GGUF models; name one of them`);
-  return localFiles(join(folder, only), projector, reading);
+  return localFiles(join(folder, only), wanted, reading);
 }

@@ -64,7 +64,7 @@ export async function resolveAgain(client: HubClient, { name, commit, requestedR
 /** A repository at its commit, from a hub or from a folder here: the same rules. */
 export async function inspectRepository(tools: Omit<InspectTools, 'client'>, open: OpenFile, reference: HubReference, repository: Repository, options: InspectOptions): Promise<Inspection> {
   checkListing(repository, tools.limits);
-  const asGguf = reference.selection !== null || (ggufChoices(repository).length > 0 && !repository.files.some(({ path }) => path.endsWith('.safetensors')));
+  const asGguf = reference.selection !== null || (ggufChoices(repository).length > 0 && (options.backend === 'llama_cpp' || !repository.files.some(({ path }) => path.endsWith('.safetensors'))));
   const found = asGguf ? await inspectAsGguf(tools, open, reference, repository) : await inspectAsSafetensors(tools, open, repository, options.backend ?? null);
   requireHashes(repository, found.files);
   return { reference, repository, ...found };
