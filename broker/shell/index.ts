@@ -5,4 +5,5 @@ export type { EngineCommand } from './engines.js';
 export { createLog, silentLog, steadyLog, redactedPaths, type Log } from './log.js';
 export { cardLocksPath, defaultStatePath, readStateFolder, stateNames, type StateFolder } from './state-folder.js';
 export type { CardReader } from './sampler.js';
+export { writeReason } from './private-file.js';
 export type { UntimedEvent } from './loop.js';

@@ -290,6 +290,13 @@ t.test('models and limits list what can be named', async (t) => {
   t.equal(local.code, 0);
   t.match(local.out, /^MODEL +ALIASES +ENGINE +CONTEXT +LOADED +SOURCE\nchat +c +llama +2048 +- +\S+\ntiny-tales [^]*No broker runs: /);
   t.match(jsonLines((await finish(['models', '--json', '--config', config], {}, { refuse: noBroker })).out), [{ name: 'chat', aliases: ['c'], leases: [] }, { name: 'tiny-tales' }, { name: 'tiny-sums' }, { name: 'tiny-facts' }]);
+  writeFileSync(join(work, 'long.gguf'), 'GGUF');
+  const deep = join(work, 'deep.yaml');
+  writeFileSync(deep, 'models:\n  deep: { source: ./long.gguf, aliases: [first-alias-of-it, second-alias-of-it] }\n');
+  const shown = async (terminal: boolean): Promise<string> => (await finish(['models', '--config', deep], {}, { refuse: noBroker, columns: 60, terminal })).out;
+  t.match(await shown(true), /deep +fir.*… .*…[^ ]*long\.gguf\n/, 'cut to the terminal, and the end of the path kept');
+  t.match(await shown(false), /first-alias-of-it, second-alias-of-it .*\/long\.gguf\n/);
+  t.notMatch(await shown(false), /…/);
   const leases = [lease('tiny-sums@llama#0', { pinned: true })];
   t.match((await finish(['models'], { ledger: { leases } }, { columns: 120 })).out, /tiny-sums +llama +2048 +resident, 11\.0 MiB, pinned +tiny-sums\n/);
   t.match((await finish(['models'], {}, { refuse: new LeaseholdError('connection_lost', { peer: 'x', reason: 'y' }) })).code, 1, 'only that none runs is no failure');

@@ -10,7 +10,7 @@ import { LiveArea } from '../../src/cli/terminal/live-area.js';
 import { createTerminalLog } from '../../src/cli/terminal/log-lines.js';
 import { createStatusLine } from '../../src/cli/terminal/progress.js';
 import { formatBytes, formatCount, formatMs, formatOrdinal } from '../../src/cli/terminal/size-format.js';
-import { renderTable } from '../../src/cli/terminal/table.js';
+import { renderTable, tableColumns } from '../../src/cli/terminal/table.js';
 import { displayWidth, pad, truncate, withoutControls, wrap } from '../../src/cli/terminal/width.js';
 import { overshootBytes, renderCard } from '../../src/cli/views/card-view.js';
 import { renderExplain } from '../../src/cli/views/explain-view.js';
@@ -101,6 +101,10 @@ t.test('tables fit, and give way only where they may', async (t) => {
   t.strictSame(renderTable(columns, [['tiny-tales', '10.9 MiB']], 17, plain), ['MODEL       BYTES', 'tiny-t…  10.9 MiB'], 'cut to the width');
   t.equal(renderTable(columns, [['tiny-tales', '10.9 MiB']], 5, plain)[1], 'tiny-…  10.9 MiB', 'never below its least');
   t.strictSame(renderTable(columns, [], 80, plain), []);
+  const path = [{ title: 'SOURCE', shrinkTo: 6, keeps: 'end' }, { title: 'N' }] as const;
+  t.equal(renderTable(path, [['/models/wide/漢字.gguf', '1']], 15, plain)[1], '…e/漢字.gguf  1', 'of a path its end is kept');
+  t.equal(tableColumns({ isTerminal: true, columns: 40 }), 40);
+  t.equal(renderTable(path, [['/models/wide/漢字.gguf', '1']], tableColumns({ isTerminal: false, columns: 10 }), plain)[1], '/models/wide/漢字.gguf  1', 'nothing is cut for a file or a program');
 });
 
 t.test('progress is one line on a terminal, and a line for each change elsewhere', async (t) => {
@@ -194,7 +198,7 @@ t.test('the ledger', async (t) => {
   const names = createNames([{ name: 'tales', aliases: [], key: 'tales@llama#1', engine: 'llama', source: '', contextTokens: 1, preload: false }]);
 
   t.test('is cards, leases, who waits and processes, in the names that people gave', async (t) => {
-    t.strictSame(renderLedger(ledgerState(), { names, columns: 80, palette: plain }), [
+    t.strictSame(renderLedger(ledgerState(), { names, columns: 80, tableColumns: 80, palette: plain }), [
       'GPU-5f3c9a1e  NVIDIA H200 · 48.0 MiB',
       '  22.0 MiB charged; 22.5 MiB used when read by nvml 120 ms ago',
       ' │ tales           │ sums@llama#2   │·········································│',
@@ -219,24 +223,24 @@ t.test('the ledger', async (t) => {
   t.test('fits the terminal, names the card of each lease where there are several, and is quiet when empty', async (t) => {
     const two = ledgerState({ cards: [cardView({}), cardView({ device: 'SIM-0a1b2c3d-1' })] });
     for (const columns of [60, 80, 120]) {
-      const lines = renderLedger(two, { names, columns, palette: coloured });
+      const lines = renderLedger(two, { names, columns, tableColumns: columns, palette: coloured });
       // Ids and sizes are never cut: below 80 columns a table may be wider than the terminal.
       if (columns >= 80) t.strictSame(lines.filter((line) => displayWidth(line) > columns), []);
       t.match(lines.join('\n'), /CARD/);
     }
     const leases = two.leases.map((lease, index) => ({ ...lease, gang: 'w', model: 'tales@llama#1', generation: 'b-w1', device: two.cards[index]?.device ?? '', pinned: false }));
-    const spread = renderLedger({ ...two, leases: [...leases, { ...two.leases[1]!, misplacedOn: 'SIM-0a1b2c3d-1' }] }, { names, columns: 120, palette: plain }).join('\n');
+    const spread = renderLedger({ ...two, leases: [...leases, { ...two.leases[1]!, misplacedOn: 'SIM-0a1b2c3d-1' }] }, { names, columns: 120, tableColumns: 120, palette: plain }).join('\n');
     t.match(spread, /tales +GPU-5f3c9a1e +resident, 1 of 2 /, 'one model over several cards');
     t.match(spread, /tales +SIM-0a1b2c3d-1 +resident, 2 of 2 /);
     t.match(spread, /sums@llama#2 +GPU-5f3c9a1e +resident, its bytes are on SIM-0a1b2c3d-1 /);
-    const empty = renderLedger(ledgerState({ leases: [], waiting: [], processes: [] }), { names, columns: 80, palette: plain });
+    const empty = renderLedger(ledgerState({ leases: [], waiting: [], processes: [] }), { names, columns: 80, tableColumns: 80, palette: plain });
     t.strictSame(empty.slice(-3), ['No model is loaded.', '', 'broker pid 4711  /run/leasehold/broker.sock']);
   });
 });
 
 t.test('an explain record', async (t) => {
   const names = createNames([]);
-  const render = (record: ExplainRecord) => renderExplain(record, { names, columns: 80, palette: plain, nowUs: record.atUs + 3_000_000 });
+  const render = (record: ExplainRecord) => renderExplain(record, { names, columns: 80, tableColumns: 80, palette: plain, nowUs: record.atUs + 3_000_000 });
 
   t.test('is a verdict, a sentence, the sum as it was made, and who was considered', async (t) => {
     t.strictSame(render(explainRecord({})), [
@@ -280,7 +284,7 @@ t.test('an explain record', async (t) => {
 
   t.test('that waits says who leaves for it already', async (t) => {
     const record = explainRecord({});
-    const lines = renderExplain({ ...record, numbers: { ...record.numbers!, evictableBytes: 0 }, victims: [] }, { names, columns: 80, palette: plain, nowUs: null, chosenBefore: ['tales@llama#1'] });
+    const lines = renderExplain({ ...record, numbers: { ...record.numbers!, evictableBytes: 0 }, victims: [] }, { names, columns: 80, tableColumns: 80, palette: plain, nowUs: null, chosenBefore: ['tales@llama#1'] });
     t.equal(lines.at(-1), '  evictable         0  of models that may be put away, and are not leaving already; for this one before: tales@llama#1');
   });
 

@@ -192,9 +192,16 @@ t.test('the command', async (t) => {
     const weightsPart = (bytes: number) => ({ name: 'weights', kind: 'weights', bytes, upFront: true }) as const;
     await writeLearned(learnedFolder(state), learn(null, { key, source: '/m/x.gguf', estimate: { parts: [weightsPart(1_000)], contextBytes: () => 0 }, parts: [weightsPart(1_200)], contexts: [], residentBytes: 1_200, freshLoad: true, at: '2026-11-30T00:00:00.000Z' }));
     const { out } = await run('estimate', '--errors', '--state', state);
-    t.match(out, /\/m\/x\.gguf +llama +H200 +1000 B +1\.2 KiB +\+20\.0 % +1/);
+    t.match(out, /^x\.gguf +llama +H200 +1000 B +1\.2 KiB +\+20\.0 % +1$/m);
     t.match(out, /1 size learned: half of the estimates were within 20\.0 %, the worst 20\.0 % off; 1 beyond the headroom/);
     t.match(JSON.parse((await run('estimate', 'x.gguf', '--errors', '--state', state, '--json')).out), { source: '/m/x.gguf', measuredBytes: 1_200 });
+    const config = join(folder, 'errors.yaml');
+    writeFileSync(config, 'models:\n  chat: { source: ./m.gguf, aliases: [talk] }\n');
+    const more = [[realpathSync(join(folder, 'm.gguf')), 'k2'], ['/m/y/q.gguf', 'k3'], ['/m/z/q.gguf', 'k4'], [realpathSync(tinyModels['tiny-sums'].ggufPath), 'k5']] as const;
+    for (const [source, model] of more) await writeLearned(learnedFolder(state), learn(null, { key: { ...key, model }, source, estimate: { parts: [weightsPart(1_000)], contextBytes: () => 0 }, parts: [weightsPart(1_000)], contexts: [], residentBytes: 1_000, freshLoad: true, at: '2026-11-30T00:00:00.000Z' }));
+    const names = async (...args: string[]): Promise<readonly string[]> => (await run('estimate', ...args, '--errors', '--state', state, '--config', config, '--json')).out.split('\n').filter((line) => line !== '').map((line) => (JSON.parse(line) as { readonly name: string }).name).sort();
+    t.strictSame(await names(), ['chat', 'tiny-sums', 'x.gguf', 'y/q.gguf', 'z/q.gguf'], 'by name, else by as much of the path’s end as tells them apart');
+    t.strictSame(await names('talk'), ['chat']);
     t.equal((await run('estimate', 'another', '--errors', '--state', state, '--json')).out, '');
   });
 });

@@ -1,5 +1,5 @@
 /** Stress scenarios: every one that ships holds on the virtual clock, the same seed is the same run, and a wrong file is told where it is wrong. */
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
@@ -9,6 +9,9 @@ import { playOnClock } from '../../src/scenarios/on-clock.js';
 import { playOnProcesses } from '../../src/scenarios/on-processes.js';
 import { readScenario, shippedScenarios } from '../../src/scenarios/read.js';
 import { textReport } from '../../src/scenarios/text-report.js';
+import { runProgram } from '../../src/cli/program.js';
+import { requireWritable, writeOutput } from '../../src/cli/commands/writable.js';
+import { fakeIo } from '../cli/fake-io.js';
 import { timelineSvg } from '../../src/scenarios/timeline-svg.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'lh-stress-test-'));
@@ -103,6 +106,23 @@ t.test('a wrong file is refused with the place and what is allowed there', async
     t.match(error.message, /line \d+, column \d+/);
   }
   await t.rejects(readScenario('trash-pair'), { code: 'config_unreadable', message: /did you mean thrash-pair\?/ });
+});
+
+t.test('a picture that cannot be written is refused before anything is played', async (t) => {
+  const stress = async (...args: string[]) => {
+    const io = fakeIo({ cwd: folder });
+    const code = await runProgram(['stress', fileOf('picture.yaml', small), ...args], { io, createOrchestrator: () => Promise.reject(new Error('no orchestrator is needed')) });
+    return { code, out: io.stdout.text, err: io.stderr.text };
+  };
+  t.match(await stress('--svg', 'none/a.svg'), { code: 2, out: '', err: /--svg: .*none\/a\.svg cannot be written: its folder is not there \(ENOENT\)/ });
+  t.match(await stress('--svg', '.'), { code: 2, out: '', err: /--svg: .* cannot be written: it is a folder \(EISDIR\)/ });
+  t.match(await stress('--svg', 'picture.yaml/a.svg'), { code: 2, out: '', err: /a part of its path is no folder \(ENOTDIR\)/ });
+  t.match(await stress('--svg', 'a.svg', '--speed', '2'), { code: 2 });
+  t.notOk(existsSync(join(folder, 'a.svg')), 'what was only looked at is not left behind');
+  t.match(await stress('--svg', 'a.svg'), { code: 0, out: /one model|answered/ });
+  t.match(readFileSync(join(folder, 'a.svg'), 'utf8'), /^<svg/);
+  await t.rejects(requireWritable(join(folder, 'a.svg'), '--svg').then(() => writeOutput(folder, '--svg', '')), { code: 'input_invalid', message: /--svg: .*it is a folder/ }, 'a later failure is told the same way');
+  t.match(readFileSync(join(folder, 'a.svg'), 'utf8'), /^<svg/, 'and what lies there is not emptied');
 });
 
 t.test('what only the clock can play is refused before a process is started', async (t) => {

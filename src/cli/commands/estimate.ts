@@ -9,8 +9,10 @@ import { contextTokens, wholeNumber } from '../arguments.js';
 import { stoppableOnceConfigured, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
+import { tableColumns } from '../terminal/table.js';
 import { renderErrors, renderEstimate } from '../views/estimate-view.js';
 import { subjectOf } from './estimate-subject.js';
+import { sourceNames } from './source-names.js';
 
 interface EstimateCommandOptions {
   readonly context?: string;
@@ -44,19 +46,22 @@ export async function estimateCommand(context: CommandContext, args: readonly un
     const surroundings = { env: io.env, cwd: io.cwd, limits: { ...defaultLimits, ...config.limits }, signal };
     const answer = await askEstimate({ ...meant.configured, ...question, contextTokens: question.contextTokens ?? meant.configured.contextTokens ?? null, declaredBytes: question.declaredBytes ?? meant.configured.declaredBytes ?? null, model: meant.model, draft }, surroundings).catch((error: unknown) => { throw asTyped(error); });
     if (json) writeJson(io, { ...answer });
-    else for (const line of renderEstimate(answer, { columns: io.stdout.columns, palette })) writeLine(io, line);
+    else for (const line of renderEstimate(answer, { columns: tableColumns(io.stdout), palette })) writeLine(io, line);
     return exitCodes.done;
   });
 }
 
-/** What loads have shown beside what had been estimated for them; with a model, of those whose source names it. */
+/** What loads have shown beside what had been estimated for them; with a model, of those that have its name, or whose source does. */
 async function errors(context: CommandContext, about: string | undefined): Promise<number> {
   const { io, json, palette } = context;
-  const { options: { stateFolder } } = await context.config();
+  const { options: { stateFolder, models = {} } } = await context.config();
   const sizes = await listLearned(learnedFolder(stateFolder ?? defaultStatePath()));
-  const found = sizes.map(errorOf).filter(({ source }) => about === undefined || source.includes(about));
+  const names = sourceNames(sizes.map(({ source }) => source), models);
+  const meant = about === undefined ? null : Object.keys(models).find((own) => models[own]?.aliases?.includes(about) === true) ?? about;
+  const all = sizes.map((size) => ({ ...errorOf(size), name: names.get(size.source) ?? size.source }));
+  const found = all.filter(({ name, source }) => meant === null || name === meant || source.includes(meant));
   if (json) for (const error of found) writeJson(io, { ...error });
-  else for (const line of renderErrors(found, { columns: io.stdout.columns, palette })) writeLine(io, line);
+  else for (const line of renderErrors(found, { columns: tableColumns(io.stdout), palette })) writeLine(io, line);
   return exitCodes.done;
 }
 

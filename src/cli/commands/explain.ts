@@ -7,6 +7,7 @@ import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
 import { renderExplain } from '../views/explain-view.js';
 import { createNames } from '../views/names.js';
+import { tableColumns } from '../terminal/table.js';
 import { copiesOf, tellCopies } from './copies.js';
 import { findModel } from './model-reference.js';
 import { withModel } from './with-model.js';
@@ -86,7 +87,7 @@ function show({ io, json, palette }: CommandContext, { models }: Orchestrator, r
       continue;
     }
     if (index > 0) writeLine(io);
-    for (const line of renderExplain(record, { names, columns: io.stdout.columns, palette, nowUs, chosenBefore: chosenBefore(record, records.slice(index + 1)) })) writeLine(io, line);
+    for (const line of renderExplain(record, { names, columns: io.stdout.columns, tableColumns: tableColumns(io.stdout), palette, nowUs, chosenBefore: chosenBefore(record, records.slice(index + 1)) })) writeLine(io, line);
   }
   if (records.length === 0 && !json) writeLine(io, otherwise);
 }

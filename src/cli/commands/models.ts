@@ -5,7 +5,7 @@ import { withOrchestrator, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
 import { formatBytes } from '../terminal/size-format.js';
-import { renderTable } from '../terminal/table.js';
+import { renderTable, tableColumns } from '../terminal/table.js';
 import { copiesIn } from './copies.js';
 
 export async function models(context: CommandContext, _args: readonly unknown[] = [], options: { readonly pulled?: boolean } = {}): Promise<number> {
@@ -33,8 +33,8 @@ function show({ io, json, palette }: CommandContext, served: readonly ServedMode
     return [name, aliases.join(', '), engine, String(contextTokens), [...held, ...copies].join('; ') || '-', source];
   });
   const heads = [
-    { title: 'MODEL', shrinkTo: 12 }, { title: 'ALIASES', shrinkTo: 7 }, { title: 'ENGINE' }, { title: 'CONTEXT', align: 'right' }, { title: 'LOADED' }, { title: 'SOURCE', shrinkTo: 10 },
+    { title: 'MODEL', shrinkTo: 12 }, { title: 'ALIASES', shrinkTo: 7 }, { title: 'ENGINE' }, { title: 'CONTEXT', align: 'right' }, { title: 'LOADED' }, { title: 'SOURCE', shrinkTo: 10, keeps: 'end' },
   ] as const;
-  for (const line of renderTable(heads, rows, io.stdout.columns, palette)) writeLine(io, line);
+  for (const line of renderTable(heads, rows, tableColumns(io.stdout), palette)) writeLine(io, line);
   if (ledger === null) writeLine(io, palette.dim('No broker runs: these are the models of the configuration here and those that ship.'));
 }

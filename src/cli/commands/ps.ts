@@ -5,6 +5,7 @@ import { stoppableOnceConfigured, withOrchestrator, type CommandContext } from '
 import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
 import { LiveArea } from '../terminal/live-area.js';
+import { tableColumns } from '../terminal/table.js';
 import { renderLedger } from '../views/ledger-view.js';
 import { createNames, type Names } from '../views/names.js';
 
@@ -31,7 +32,7 @@ function show(context: CommandContext, state: LedgerState, { models }: Orchestra
 }
 
 function render(context: CommandContext, state: LedgerState, names: Names): string[] {
-  return renderLedger(state, { names, columns: context.io.stdout.columns, palette: context.palette });
+  return renderLedger(state, { names, columns: context.io.stdout.columns, tableColumns: tableColumns(context.io.stdout), palette: context.palette });
 }
 
 /** Where it can be drawn over one picture that changes; elsewhere a block, or with --json a line, each time. */

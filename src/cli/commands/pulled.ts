@@ -9,11 +9,11 @@ import { exitCodes } from '../exit-codes.js';
 import { reportError, writeJson, writeLine } from '../report.js';
 import { createStatusLine, noStatusLine } from '../terminal/progress.js';
 import { formatBytes, formatCount } from '../terminal/size-format.js';
-import { renderTable, type Column } from '../terminal/table.js';
+import { renderTable, tableColumns, type Column } from '../terminal/table.js';
 import { withModels } from './with-models.js';
 
 const columns: readonly Column[] = [
-  { title: 'MODEL', shrinkTo: 16 }, { title: 'FOR' }, { title: 'QUANT' }, { title: 'WEIGHTS', align: 'right' }, { title: 'CONTEXT', align: 'right' }, { title: 'COMMIT' }, { title: 'STATE' },
+  { title: 'MODEL', shrinkTo: 16, keeps: 'end' }, { title: 'FOR' }, { title: 'QUANT' }, { title: 'WEIGHTS', align: 'right' }, { title: 'CONTEXT', align: 'right' }, { title: 'COMMIT' }, { title: 'STATE' },
 ];
 
 export async function pulled(context: CommandContext): Promise<number> {
@@ -23,7 +23,7 @@ export async function pulled(context: CommandContext): Promise<number> {
     const found = await store.list((error) => { faults.push(error); });
     if (json) for (const model of found) writeJson(io, { ...viewOf(model) });
     else if (found.length === 0) writeLine(io, 'Nothing is staged. `leasehold pull owner/name` brings a model here.');
-    else for (const line of renderTable(columns, found.map(rowOf), io.stdout.columns, palette)) writeLine(io, line);
+    else for (const line of renderTable(columns, found.map(rowOf), tableColumns(io.stdout), palette)) writeLine(io, line);
     for (const fault of faults) reportError(io, context.errorPalette, fault, json);
     return faults.length === 0 ? exitCodes.done : exitCodes.failed;
   });

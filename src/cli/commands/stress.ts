@@ -1,5 +1,4 @@
 /** `leasehold stress`: plays a scenario and says what came of it. */
-import { writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { LeaseholdError } from '../../../protocol/index.js';
 import { missedExpectations } from '../../scenarios/expectations.js';
@@ -13,6 +12,7 @@ import { stoppable, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
 import { createStatusLine, noStatusLine } from '../terminal/progress.js';
+import { requireWritable, writeOutput } from './writable.js';
 
 interface StressOptions {
   readonly on?: 'clock' | 'processes' | 'engines';
@@ -34,13 +34,16 @@ export async function stress(context: CommandContext, args: readonly unknown[], 
   if (on === 'clock' && options.speed !== undefined) throw new LeaseholdError('input_invalid', { field: '--speed', reason: 'the virtual clock needs none; it is for --on processes' });
   const read = await readScenario(given);
   const scenario = seed === null ? read : { ...read, seed };
+  const svgPath = options.svg === undefined ? null : resolve(context.io.cwd, options.svg);
+  if (svgPath !== null) await requireWritable(svgPath, '--svg');
   return stoppable(context, async (signal) => {
     const { recorder, refusals, tookMs } = await play(context, scenario, on, speed, signal);
     const figures = recorder.figures(refusals, tookMs);
     const missed = missedExpectations(scenario.expect, figures);
-    if (options.svg !== undefined) await writeFile(resolve(context.io.cwd, options.svg), timelineSvg(`${scenario.name} (seed ${scenario.seed})`, recorder.cards(), recorder.struckAt(), tookMs));
     if (context.json) writeJson(context.io, { scenario: scenario.name, seed: scenario.seed, on, figures, expected: scenario.expect, missed });
     else for (const line of textReport(scenario, figures, missed)) writeLine(context.io, line);
+    // After the report: a disk that has filled up meanwhile costs the picture alone.
+    if (svgPath !== null) await writeOutput(svgPath, '--svg', timelineSvg(`${scenario.name} (seed ${scenario.seed})`, recorder.cards(), recorder.struckAt(), tookMs));
     return missed.length === 0 ? exitCodes.done : exitCodes.failed;
   });
 }

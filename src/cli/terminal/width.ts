@@ -31,6 +31,20 @@ export function truncate(text: string, columns: number): string {
   return `${kept}…`;
 }
 
+/** The end of `text` in at most `columns`, the cut before it marked by `…`. Plain text only. */
+export function truncateStart(text: string, columns: number): string {
+  if (displayWidth(text) <= columns) return text;
+  if (columns < 1) return '';
+  let kept = '';
+  let used = 1;
+  for (const character of Array.from(text).reverse()) {
+    used += characterWidth(character);
+    if (used > columns) break;
+    kept = character + kept;
+  }
+  return `…${kept}`;
+}
+
 /** Spaces added until it fills `columns`; longer text stays as it is. */
 export function pad(text: string, columns: number, align: 'left' | 'right' = 'left'): string {
   const spaces = ' '.repeat(Math.max(0, columns - displayWidth(text)));

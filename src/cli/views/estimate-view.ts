@@ -9,6 +9,7 @@ import { renderTable } from '../terminal/table.js';
 import { withoutControls } from '../terminal/width.js';
 
 export interface EstimateStyle {
+  /** How wide tables may be. */
   readonly columns: number;
   readonly palette: Palette;
 }
@@ -47,13 +48,13 @@ function sizeOf({ bytes, leastBytes }: Figure): string {
 }
 
 /** How wrong estimates were, the latest first, and all together. */
-export function renderErrors(errors: readonly LearnedError[], { columns, palette }: EstimateStyle): readonly string[] {
+export function renderErrors(errors: readonly (LearnedError & { readonly name: string })[], { columns, palette }: EstimateStyle): readonly string[] {
   if (errors.length === 0) return ['Nothing has been measured yet: sizes are learned as models are loaded.'];
-  const rows = errors.map(({ source, engine, card, estimatedBytes, measuredBytes, error, loads }) => [withoutControls(source), engine, withoutControls(card), formatBytes(estimatedBytes), formatBytes(measuredBytes), percent(error), String(loads)]);
+  const rows = errors.map(({ name, engine, card, estimatedBytes, measuredBytes, error, loads }) => [withoutControls(name), engine, withoutControls(card), formatBytes(estimatedBytes), formatBytes(measuredBytes), percent(error), String(loads)]);
   const absolute = errors.map(({ error }) => Math.abs(error)).sort((a, b) => a - b);
   const over = errors.filter(({ error }) => error > 0.1).length;
   return [
-    ...renderTable([{ title: 'model', shrinkTo: 16 }, { title: 'engine' }, { title: 'card', shrinkTo: 8 }, { title: 'estimated', align: 'right' }, { title: 'measured', align: 'right' }, { title: 'error', align: 'right' }, { title: 'loads', align: 'right' }], rows, columns, palette),
+    ...renderTable([{ title: 'model', shrinkTo: 16, keeps: 'end' }, { title: 'engine' }, { title: 'card', shrinkTo: 12, keeps: 'end' }, { title: 'estimated', align: 'right' }, { title: 'measured', align: 'right' }, { title: 'error', align: 'right' }, { title: 'loads', align: 'right' }], rows, columns, palette),
     `${formatCount(errors.length, 'size')} learned: half of the estimates were within ${percentOf(absolute[Math.floor(absolute.length / 2)] ?? 0)}, the worst ${percentOf(absolute.at(-1) ?? 0)} off; ${String(over)} beyond the headroom of a tenth.`,
   ];
 }

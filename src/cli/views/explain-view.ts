@@ -9,6 +9,8 @@ import { shortDevice, shortGeneration, type Names } from './names.js';
 export interface ExplainViewOptions {
   readonly names: Names;
   readonly columns: number;
+  /** How wide tables may be. */
+  readonly tableColumns: number;
   readonly palette: Palette;
   /** The broker's clock now, to say how long ago it was; null when it is not known. */
   readonly nowUs: number | null;
@@ -100,7 +102,7 @@ const reasons: Readonly<Record<string, string>> = {
   dearer: 'others cost less',
 };
 
-function victims(considered: readonly ExplainedVictim[], { names, columns, palette }: ExplainViewOptions): string[] {
+function victims(considered: readonly ExplainedVictim[], { names, tableColumns, palette }: ExplainViewOptions): string[] {
   const rows = considered.map((victim) => [
     victim.model === null ? `process ${shortGeneration(victim.generation)}` : names.model(victim.model),
     formatBytes(victim.freesBytes),
@@ -108,5 +110,5 @@ function victims(considered: readonly ExplainedVictim[], { names, columns, palet
     victim.passedOver === null ? `chosen: ${actions[victim.action]}` : `passed over: ${reasons[victim.passedOver] ?? victim.passedOver}`,
   ]);
   const heads = [{ title: 'CONSIDERED', shrinkTo: 12 }, { title: 'FREES', align: 'right' }, { title: 'COST', align: 'right' }, { title: 'VERDICT', shrinkTo: 12 }] as const;
-  return renderTable(heads, rows, columns - 2, palette).map((line) => `  ${line}`);
+  return renderTable(heads, rows, tableColumns - 2, palette).map((line) => `  ${line}`);
 }

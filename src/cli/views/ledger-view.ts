@@ -11,6 +11,8 @@ import { shortDevice, shortGeneration, type Names } from './names.js';
 export interface LedgerViewOptions {
   readonly names: Names;
   readonly columns: number;
+  /** How wide tables may be. */
+  readonly tableColumns: number;
   readonly palette: Palette;
 }
 
@@ -35,7 +37,7 @@ function cardCell(state: LedgerState, device: string): readonly string[] {
   return state.cards.length > 1 ? [shortDevice(device)] : [];
 }
 
-function leases(state: LedgerState, { names, columns, palette }: LedgerViewOptions): string[] {
+function leases(state: LedgerState, { names, tableColumns, palette }: LedgerViewOptions): string[] {
   if (state.leases.length === 0) return [palette.dim('No model is loaded.')];
   const heads: readonly Column[] = [
     { title: 'MODEL', shrinkTo: 12 }, ...cardColumn(state), { title: 'STATE' }, { title: 'CHARGED', align: 'right' },
@@ -45,7 +47,7 @@ function leases(state: LedgerState, { names, columns, palette }: LedgerViewOptio
     names.model(lease.model), ...cardCell(state, lease.device), leaseState(lease, state.leases), formatBytes(lease.chargedBytes),
     formatBytes(lease.residentBytes), String(lease.inFlight), lease.inFlight > 0 ? '-' : formatMs(lease.idleMs), shortGeneration(lease.generation),
   ]);
-  return renderTable(heads, rows, columns, palette);
+  return renderTable(heads, rows, tableColumns, palette);
 }
 
 function leaseState(lease: LeaseView, all: readonly LeaseView[]): string {
@@ -59,7 +61,7 @@ function leaseState(lease: LeaseView, all: readonly LeaseView[]): string {
   ].join(', ');
 }
 
-function waiting(state: LedgerState, { names, columns, palette }: LedgerViewOptions): string[] {
+function waiting(state: LedgerState, { names, columns, tableColumns, palette }: LedgerViewOptions): string[] {
   if (state.waiting.length === 0) return [];
   const heads: readonly Column[] = [
     { title: 'WAITING', shrinkTo: 12 }, ...cardColumn(state), { title: 'BEFORE', align: 'right' }, { title: 'CLASS' }, { title: 'NEEDS', align: 'right' },
@@ -69,19 +71,19 @@ function waiting(state: LedgerState, { names, columns, palette }: LedgerViewOpti
     names.model(waiter.model), ...cardCell(state, waiter.device), String(waiter.position), waiter.class, formatBytes(waiter.needBytes),
     formatBytes(waiter.holdBytes), formatMs(waiter.waitedMs),
   ]);
-  const [head = '', ...lines] = renderTable(heads, rows, columns, palette);
+  const [head = '', ...lines] = renderTable(heads, rows, tableColumns, palette);
   // Why it waits is what one looks for here, and no column has room for a sentence.
   const why = ({ reason }: WaiterView): string[] => wrap(names.inText(reason), columns - 2).map((line) => `  ${palette.dim(line)}`);
   return [head, ...lines.flatMap((line, index) => [line, ...(state.waiting[index] === undefined ? [] : why(state.waiting[index]))])];
 }
 
-function processes(state: LedgerState, { columns, palette }: LedgerViewOptions): string[] {
+function processes(state: LedgerState, { tableColumns, palette }: LedgerViewOptions): string[] {
   const heads: readonly Column[] = [
     { title: 'PROCESS' }, { title: 'ROLE' }, { title: 'ENGINE', shrinkTo: 6 }, { title: 'STATE' }, { title: 'PID', align: 'right' },
     { title: 'THREADS', align: 'right' }, { title: 'FLOOR', align: 'right' }, { title: 'CARDS', shrinkTo: 8 },
   ];
   const shown = state.processes.filter(({ role }) => role !== 'client');
-  return renderTable(heads, shown.map((process) => processRow(state, process)), columns, palette);
+  return renderTable(heads, shown.map((process) => processRow(state, process)), tableColumns, palette);
 }
 
 function processRow(state: LedgerState, process: ProcessView): string[] {
