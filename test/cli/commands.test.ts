@@ -283,6 +283,13 @@ t.test('explain without a count goes back to the decision', async (t) => {
   t.strictSame(await told([{ id: 'b-x9', verdict: 'ended', request: null }, { id: 'b-x8', verdict: 'placed' }]), ['b-x9']);
 });
 
+t.test('run says when a context is longer than what the model was made for', async (t) => {
+  const told = async (...args: string[]): Promise<string> => (await finish(['run', 'tiny-facts', 'q', ...args])).err;
+  t.match(await told('--context', '4096'), /A context of 4096 tokens is beyond the 2048 that the model was made for/);
+  for (const args of [['--context', '2048'], ['--context', '4096', '-q'], []]) t.notMatch(await told(...args), /beyond the/);
+  t.match(await told('--context', '16777217'), /from 1 to 16777216/);
+});
+
 t.test('models and limits list what can be named', async (t) => {
   const config = join(work, 'listed.yaml');
   writeFileSync(config, 'models:\n  chat: { source: tiny-tales, aliases: [c] }\nlimits: { workersMax: 3 }\n');

@@ -145,6 +145,12 @@ t.test('the command', async (t) => {
       t.match(err, reason);
     }
   });
+  t.test('says when a context is longer than what the model was made for', async (t) => {
+    t.match((await run('estimate', 'tiny-facts', '--context', '4096', '--no-ask')).out, /^A context of 4096 tokens is beyond the 2048 that the model was made for/m);
+    t.notMatch((await run('estimate', 'tiny-facts', '--context', '2048', '--no-ask')).out, /beyond the 2048/);
+    t.match(JSON.parse((await run('estimate', 'tiny-facts', '--context', '4096', '--no-ask', '--json')).out), { trainedTokens: 2_048 });
+    t.match(await run('estimate', 'tiny-facts', '--context', '16777217'), { code: 2, err: /from 1 to 16777216/ });
+  });
   t.test('means by a name what run means by it', async (t) => {
     const config = join(folder, 'names.yaml');
     writeFileSync(config, 'models:\n  quiz:\n    source: tiny-facts\n    aliases: [ask-me]\n    context: 512\n    parallel: 2\n  file:\n    source: ./m.gguf\n  scripted:\n    source: "sim:{}"\n    engine: simulated\n');

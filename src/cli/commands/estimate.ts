@@ -70,7 +70,7 @@ function questionOf(model: string, options: EstimateCommandOptions): Question {
   const { declared } = options;
   return {
     model,
-    contextTokens: contextTokens(options.context, '--context', 134_217_728) ?? null,
+    contextTokens: contextTokens(options.context, '--context') ?? null,
     projector: options.projector ?? null,
     draft: options.draft ?? null,
     declaredBytes: declared === undefined ? null : parseBytes(declared, '--declared'),

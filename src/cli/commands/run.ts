@@ -16,6 +16,7 @@ import { JsonAnswer, TextAnswer, summary } from './answer.js';
 import { readPrompt } from './prompt.js';
 import { asPath, findModel, withReference, type ModelReference } from './model-reference.js';
 import { describeStage } from './stage-text.js';
+import { runBeyondTraining } from './training.js';
 
 interface RunOptions {
   readonly system?: string;
@@ -35,11 +36,12 @@ interface RunOptions {
 export async function run(context: CommandContext, args: readonly unknown[], options: RunOptions): Promise<number> {
   const [reference, words] = args as [string, readonly string[]];
   const sampling = samplingOf(options);
-  const contextTokens = tokensOf(options.context, '--context', 16_777_216);
+  const contextTokens = tokensOf(options.context, '--context');
   return stoppableOnceConfigured(context, async (signal) => {
     const model = await findModel(reference, context.io);
     const prompt = await readPrompt(context, words, signal);
     const input = inputOf(prompt, options);
+    if (contextTokens !== undefined && options.quiet !== true) await tellTraining(context, reference, contextTokens, signal);
     let name = reference;
     const adjust = (given: OrchestratorOptions) => {
       const called = forCall(given, model, contextTokens);
@@ -79,6 +81,12 @@ function inputOf(prompt: string, { raw, system }: RunOptions): GenerateInput {
   }
   const messages: ChatMessage[] = system === undefined ? [] : [{ role: 'system', content: system }];
   return { messages: [...messages, { role: 'user', content: prompt }] };
+}
+
+async function tellTraining(context: CommandContext, reference: string, contextTokens: number, signal: AbortSignal): Promise<void> {
+  const { options } = await context.config();
+  const told = await runBeyondTraining(reference, contextTokens, options, context.io, signal);
+  if (told !== null) tellAside(context, told);
 }
 
 /** The options for one call: nothing is preloaded, a file is served, and the context is what was asked for. */

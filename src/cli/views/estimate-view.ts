@@ -3,6 +3,7 @@ import type { Answer } from '../../models/estimate/ask.js';
 import type { CardEstimate } from '../../models/estimate/estimate.js';
 import type { Figure } from '../../models/estimate/figure.js';
 import type { LearnedError } from '../../models/learned/learned-size.js';
+import { beyondTraining } from '../commands/training.js';
 import type { Palette } from '../terminal/colour.js';
 import { formatBytes, formatCount } from '../terminal/size-format.js';
 import { renderTable } from '../terminal/table.js';
@@ -17,7 +18,7 @@ export interface EstimateStyle {
 /** What a lease takes beside the estimate: ADR 0001. */
 const leased = (bytes: number): number => Math.ceil((bytes * 11) / 10);
 
-export function renderEstimate({ estimate, engine }: Answer, { columns, palette }: EstimateStyle): readonly string[] {
+export function renderEstimate({ estimate, engine, trainedTokens }: Answer, { columns, palette }: EstimateStyle): readonly string[] {
   const { options, cards: [card] } = estimate;
   if (card === undefined) return [];
   const contexts = `${options.parallel === 1 ? 'a context' : `${String(options.parallel)} contexts`} of ${String(options.contextTokens)} tokens`;
@@ -25,10 +26,12 @@ export function renderEstimate({ estimate, engine }: Answer, { columns, palette 
   const title = [palette.bold(withoutControls(estimate.model)), options.backend, contexts, ...perToken, estimate.source].join(' · ');
   const rows = figures(card, estimate.host).map(([name, figure]) => [name, sizeOf(figure), withoutControls(figure.how)]);
   const note = engine !== null && 'missing' in engine ? [palette.dim(`llama.cpp could not be asked: ${withoutControls(engine.reason)}`)] : [];
+  const beyond = beyondTraining(options.contextTokens, trainedTokens);
   return [
     title,
     ...renderTable([{ title: options.ranks > 1 ? `each of ${String(options.ranks)} cards` : 'part' }, { title: 'bytes', align: 'right' }, { title: 'how', shrinkTo: 20 }], rows, columns, palette),
     `A lease of ${palette.bold(formatBytes(leased(card.loadPeak.bytes)))}${options.ranks > 1 ? ' on each card' : ''}: with the headroom of a tenth, and the process's own floor besides.`,
+    ...(beyond === null ? [] : [palette.yellow(beyond)]),
     ...note,
   ];
 }

@@ -42,6 +42,8 @@ export interface Answer {
   readonly estimate: ModelEstimate;
   /** What llama.cpp itself said; null where it was not asked. */
   readonly engine: LlamaAnswer | null;
+  /** What the model was made for; null where its files do not say. */
+  readonly trainedTokens: number | null;
 }
 
 /** Rejects with `estimate_unknown`, `model_invalid`, `input_invalid`, or what the hub refuses with. */
@@ -55,9 +57,10 @@ export async function askEstimate(question: Question, surroundings: Surroundings
     const options: EstimateOptions = { ...defaultOptions, ...withoutUndefined(question), backend, contextTokens: question.contextTokens ?? contextOf(found.facts) };
     const own = estimate({ facts: found.facts, options, draft, declaredBytes: question.declaredBytes });
     const asks = question.askEngine && found.path !== null && backend === 'llama' && own.source === 'estimated' && options.kvDtype === null && options.flashAttention === null;
-    if (!asks) return { estimate: own, engine: null };
+    const trainedTokens = trainedOf(found.facts);
+    if (!asks) return { estimate: own, engine: null, trainedTokens };
     const engine = await askLlama(found.path, options.contextTokens, options.batchTokens ?? llamaBatchTokens, limits.headerReadMs, surroundings.signal);
-    return { estimate: 'missing' in engine ? own : withEngine(own, engine, options), engine };
+    return { estimate: 'missing' in engine ? own : withEngine(own, engine, options), engine, trainedTokens };
   } finally {
     await reading.close();
   }
@@ -95,9 +98,13 @@ function localised(reference: ModelReference): HubReference | Extract<ModelRefer
   return folder === null ? parseHubReference(`${profile.repository}@${profile.revision}`) : { kind: 'folder', path: folder };
 }
 
-function contextOf({ name, shape }: ModelFacts): number {
-  const trained = shape instanceof UnknownField ? null : shape.trainedTokens;
-  if (trained === null) throw new LeaseholdError('input_invalid', { field: 'context', reason: `${name} does not say how long its context may be` });
+function trainedOf({ shape }: ModelFacts): number | null {
+  return shape instanceof UnknownField ? null : shape.trainedTokens;
+}
+
+function contextOf(facts: ModelFacts): number {
+  const trained = trainedOf(facts);
+  if (trained === null) throw new LeaseholdError('input_invalid', { field: 'context', reason: `${facts.name} does not say how long its context may be` });
   return Math.min(trained, currentPolicy().defaultContextTokens);
 }
 
