@@ -51,7 +51,7 @@ t.test('up', async (t) => {
 
   t.test('tells what happens in a plain line each, unless the log tells it already or nothing is to be said', async (t) => {
     const event = (name: string, data: object) => ({ name, atUs: 1, dropped: 0, data: { device: 'SIM-1', generation: '0123456789ab-w1', ...data } });
-    const events = [event('granted', { name: 'tales' }), event('evicted', { name: 'tales', freedBytes: 3 * 1024 ** 2, reason: 'room for sums' }), event('process_ended', { generation: '0123456789ab-w7', how: 'SIGKILL', cause: 'session_lost', models: 'tales' })];
+    const events = [event('granted', { model: 'tales', name: 'tales' }), event('evicted', { model: 'tales', name: 'tales', freedBytes: 3 * 1024 ** 2, reason: 'room for sums' }), event('process_ended', { generation: '0123456789ab-w7', how: 'SIGKILL', cause: 'session_lost', models: 'tales' })];
     const story = async (...args: string[]) => {
       const { io, ended } = start(['up', ...args], { events });
       await io.wrote('Ready.');

@@ -72,5 +72,5 @@ t.test('a file that takes too long or too much memory ends its thread alone', as
   t.teardown(() => small.close());
   await t.rejects(small.safetensorsIndex(bytesSource('index', largeIndex())), { code: 'model_invalid', message: /within .*(12582912 bytes of memory|20000 ms)/ });
   // Where it has no core to itself it may still be looking for memory when its time is over.
-  t.same(await small.configJson(source('{"next": 1}')), { next: 1 });
+  t.same(await reading.configJson(source('{"next": 1}')), { next: 1 });
 });
