@@ -1,5 +1,6 @@
 /** Gangs: one model over several cards is leased on all of them or on none, placed, evicted and grown as one. */
 import t from 'tap';
+import { defaultLimits } from '../../../protocol/index.js';
 import { checkInvariants, restore, snapshot, step, type Effect } from '../../../broker/core/index.js';
 import { GiB, MiB, Stage, all, context, only, plusTenth, weights } from './harness.js';
 
@@ -45,6 +46,22 @@ t.test('R125: while one card has no room, nothing is granted on the other, and s
   const after = stage.release(holder, blocker);
   stage.take(holder, -20 * GiB, b);
   test.equal(all([...after, ...stage.sample(b)], 'grant').length, 2, 'granted together when the last card has room');
+});
+
+t.test('R125: what was true of one of its cards in an earlier step is looked at again before a gang is granted', async (test) => {
+  const stage = twoCards();
+  const holder = stage.session('holder');
+  const blocker = stage.resident(holder, 'blocker', 20 * GiB, { device: b, policy: { pinned: true } });
+  stage.askGang(stage.wideWorker([a, b]), 'wide', { [a]: 20 * GiB, [b]: 10 * GiB }, { deadlineMs: 600_000 });
+  stage.samples = false;
+  stage.release(holder, blocker);
+  stage.sample(a);
+  stage.pass(defaultLimits.sampleMaxAgeMs - 250);
+  // No tick since the reading has become too old.
+  stage.nowUs += 400_000;
+  stage.take(holder, -20 * GiB, b);
+  test.equal(all(stage.sample(b), 'grant').length, 0, 'there was room on the other, by a reading that is too old now');
+  test.equal(all(stage.sample(a), 'grant').length, 2);
 });
 
 t.test('R125: one member refused, cancelled, overdue or dead undoes all, and late ones hear why', async (test) => {

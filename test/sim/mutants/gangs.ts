@@ -15,7 +15,7 @@ export const gangMutants: readonly Mutant[] = [
     from: 'const free = devices.findIndex((device) => taken.has(device));', to: 'const free = -1;',
   },
   {
-    name: 'gang-on-old-news', about: 'a card of a gang was looked at in an earlier step', file: 'gang-settle.js',
+    name: 'gang-on-old-news', about: 'a card of a gang was looked at in an earlier step', file: 'gang-settle.js', pinnedBy: 'gangs',
     from: 'if (!core.changed.has(device))\n            core.dirty.add(device);', to: ';',
   },
   {
