@@ -3,7 +3,7 @@ import t, { type Test } from 'tap';
 import { createOrchestrator, type HeldLease, type LedgerState, type ModelOptions, type Orchestrator, type OrchestratorOptions } from '../../src/index.js';
 import type { BrokerLoss } from '../../src/orchestrator/index.js';
 import { startHost, type Host } from './host-process.js';
-import { MiB, carriers, eager, engine, folder, keyOf, leaseOf, lives, quick, refusal, scripted, until, workerPid } from './support.js';
+import { MiB, carriers, eager, engine, fakeSmi, folder, keyOf, leaseOf, lives, quick, refusal, scripted, until, workerPid } from './support.js';
 
 type Given = Omit<OrchestratorOptions, 'models'> & { readonly models: Readonly<Record<string, ModelOptions>> };
 
@@ -238,4 +238,23 @@ t.test('a model over two cards is there on both after a restart, under one name,
   t.equal((await site.atRest()).leases.filter(({ model }) => model === keyOf(site.client, 'wide')).length, 0, 'and it has left both');
   t.equal((await site.ask('wide')).length, 1_000, 'and comes back to both');
   t.equal(new Set((await site.atRest()).leases.map(({ device }) => device)).size, 2);
+});
+
+t.test('B100: where the cards are listed in another order after a restart, what was held is of the card by its UUID', async (t) => {
+  const [first, second] = ['GPU-11111111-2222-3333-4444-555555555555', 'GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee'] as const;
+  const setUsed = fakeSmi(folder(t));
+  setUsed({ [first]: 100, [second]: 300 });
+  const site = await Site.open(t, { devices: [first, second], models: { tales: scripted({ text: 'once' }, { device: second }) } });
+  t.equal(await site.ask('tales'), 'once');
+  const before = await leaseOf(site.client, 'tales');
+  t.equal(before?.device, second);
+  await site.kill();
+  setUsed({ [second]: 300, [first]: 100 });
+  await site.start();
+  t.equal(await site.ask('tales'), 'once');
+  const { lease, generation, device } = before ?? {};
+  t.match(await leaseOf(site.client, 'tales'), { lease, generation, device });
+  const { cards, counters } = await site.ledger();
+  t.strictSame(cards.map((card) => [card.device, card.closed, card.sampledUsedBytes]), [[first, null, 100 * MiB], [second, null, 300 * MiB]]);
+  t.match(counters, { reattached: 1, spawns: undefined });
 });
