@@ -4,6 +4,7 @@
  */
 import type { SpillReading } from './events.js';
 import { isBytes } from './headroom.js';
+import { mustLease } from './must.js';
 import { unloadFor } from './overshoot.js';
 import { count, explain, inWords, publish } from './report.js';
 import type { Card, Core, Seat } from './state.js';
@@ -26,7 +27,7 @@ export function judgeSpills(core: Core, card: Card, spilled: readonly SpillReadi
 /** Small steps add up: what was told last is what growth is measured against. */
 function judgeSpill(core: Core, card: Card, seat: Seat, bytes: number): void {
   const grownBytes = bytes - seat.spilledBytes;
-  if (grownBytes > 0 && (grownBytes <= core.options.limits.measureToleranceBytes || seat.leases.size === 0)) return;
+  if (grownBytes > 0 && (grownBytes <= core.options.limits.measureToleranceBytes || !holdsAny(core, seat))) return;
   seat.spilledBytes = bytes;
   if (grownBytes <= 0) return;
   const { generation } = seat;
@@ -39,4 +40,9 @@ function judgeSpill(core: Core, card: Card, seat: Seat, bytes: number): void {
     text: `${generation} has ${inWords(bytes)} in host memory that ${card.device} had no room for: loaded, and not fitted; unless there is room now, what it hosts is unloaded`,
   });
   if (process !== undefined) unloadFor(core, card, seat, process);
+}
+
+/** What has left, and is still to be seen gone, holds nothing that it could be told of. */
+function holdsAny(core: Core, seat: Seat): boolean {
+  return [...seat.leases].some((id) => mustLease(core, id).state !== 'releasing');
 }

@@ -133,6 +133,9 @@ t.test('B113: growth in host memory is told of who holds a lease, each step from
   const moved = read(24 * GiB, [{ generation: worker, spilledBytes: GiB }]);
   test.same(told(moved), [[worker, GiB, 'host']], 'it was back, and is spilled again');
   test.match(only(moved, 'move'), { lease, target: 'none' }, 'the card is full');
+  stage.obey(only(moved, 'move'));
+  test.equal(stage.lease(lease)?.state, 'releasing');
+  test.same(told(read(24 * GiB, [{ generation: worker, spilledBytes: 3 * GiB }])), [], 'nor is what has left');
   test.equal(stage.counter('spills'), 2);
   test.end();
 });

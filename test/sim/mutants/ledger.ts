@@ -132,7 +132,7 @@ export const ledgerMutants: readonly Mutant[] = [
   },
   {
     name: 'spill-blames-anyone', about: 'bytes in host memory are held against a process without a lease', file: 'spill.js', pinnedBy: 'loading',
-    from: '|| seat.leases.size === 0', to: '',
+    from: '|| !holdsAny(core, seat)', to: '',
   },
   {
     name: 'spill-fits', about: 'a load that its driver let spill over has fitted', file: 'spill.js', pinnedBy: 'loading',
