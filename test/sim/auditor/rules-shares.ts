@@ -9,6 +9,8 @@ export function checkShares(check: Check, refusal: EffectOf<'deny'>, request: Au
 
 function checkQueue(check: Check, refusal: EffectOf<'deny'>, refused: AuditedRequest): void {
   const { book } = check;
+  // One of a gang is told why another of it was refused, on its own card: that one is judged.
+  if (refused.gang !== null && refusal.details['device'] !== refused.device) return;
   const device = refusal.explain === null ? null : (check.records.get(refusal.explain)?.device ?? null);
   const name = `queue_full to ${refused.generation}#${refused.request}`;
   const counts = new Map<string, number>([[refused.generation, 1]]);
