@@ -277,8 +277,8 @@ function followAnswer(book: Book, event: Extract<CoreEvent, { type: 'command_ans
   const leftBytes = Math.min(lease.residentBytes, answer.residentBytes);
   const lowered = lease.residentBytes - leftBytes;
   if (isWhole || (answer.target === 'none' && answer.residentBytes === 0)) {
-    // With bytes left it may as well be kept as what it still is; of a command that was taken back another will tell.
-    lease.revived = answer.residentBytes > 0 || process.misbehaviour > 0 || command.cancelled;
+    // With bytes left it may as well be kept as what it still is; of a command that was taken back, or that a report had ended, another will tell.
+    lease.revived = answer.residentBytes > 0 || process.misbehaviour > 0 || command.cancelled || command.settled;
     book.closeLease(lease, leftBehindBytes(lease));
     return;
   }
