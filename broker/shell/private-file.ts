@@ -39,6 +39,11 @@ export function openPrivate(path: string, flags: number): number {
 
 /** The whole text of a private file of at most `bytesMax`; null when there is none. */
 export function readPrivate(path: string, bytesMax: number): string | null {
+  return withPrivate(path, (file) => readText(file, path, bytesMax));
+}
+
+/** What `read` makes of a private file, which is closed after it; null when there is none. */
+export function withPrivate<T>(path: string, read: (file: number) => T): T | null {
   let file: number;
   try {
     file = openPrivate(path, constants.O_RDONLY);
@@ -47,7 +52,7 @@ export function readPrivate(path: string, bytesMax: number): string | null {
     throw error;
   }
   try {
-    return readText(file, path, bytesMax);
+    return read(file);
   } finally {
     closeSync(file);
   }

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { closeSync, constants, fsyncSync, linkSync, readSync, renameSync, rmSync, writeSync } from 'node:fs';
 import { createSecret } from '../../protocol/node/index.js';
-import { isMissing, openPrivate, readPrivate, unreadable, writing } from './private-file.js';
+import { openPrivate, readPrivate, unreadable, withPrivate, writing } from './private-file.js';
 
 /** 64 digits and the end of a line, whichever. */
 const secretBytesMax = 66;
@@ -42,19 +42,10 @@ export function keepSecret(path: string, secret: string): boolean {
 
 /** Null when there is none. */
 function firstBytes(path: string, bytes: number): string | null {
-  let file: number;
-  try {
-    file = openPrivate(path, constants.O_RDONLY);
-  } catch (error) {
-    if (isMissing(error)) return null;
-    throw error;
-  }
-  try {
+  return withPrivate(path, (file) => {
     const text = Buffer.alloc(bytes);
     return text.toString('latin1', 0, readSync(file, text, 0, bytes, 0));
-  } finally {
-    closeSync(file);
-  }
+  });
 }
 
 function placeSecret(path: string, secret: string, place: (from: string, to: string) => void): void {

@@ -173,7 +173,7 @@ export class HeldLease {
     this.release();
   }
 
-  /** @internal The broker is gone, for now. An order of it that has not begun is not carried out. */
+  /** @internal The broker is gone, and another may come. An order of it that has not begun is not carried out. */
   detached(error: LeaseholdError): void {
     const underway = this.#underway;
     if (underway === null) return;

@@ -3,7 +3,6 @@
  * one that takes too much memory ends that thread alone.
  */
 import { availableParallelism } from 'node:os';
-import { fileURLToPath } from 'node:url';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { defaultLimits } from '../../../protocol/index.js';
 import type { JsonObject } from '../formats/config-json.js';
@@ -12,6 +11,7 @@ import type { GgufHeader } from '../formats/gguf-header.js';
 import type { SafetensorsHeader } from '../formats/safetensors-header.js';
 import type { SafetensorsIndex } from '../formats/safetensors-index.js';
 import type { ByteSource } from '../formats/source.js';
+import { ThreadPool } from '../thread-pool.js';
 import type { Format, RangeRequest, ReadOutcome, ReadTask } from './task.js';
 
 export interface ReadingOptions {
@@ -32,10 +32,6 @@ export interface Reading {
   close(): Promise<void>;
 }
 
-/** A thread that nobody needed for so long ends. */
-const idleMs = 1_000;
-const mebibyte = 1024 * 1024;
-
 export function createReading(options: ReadingOptions = {}): Reading {
   const pool = new Threads(options);
   const read = <T>(format: Format) => (source: ByteSource, signal?: AbortSignal): Promise<T> => pool.read(format, source, signal) as Promise<T>;
@@ -48,23 +44,23 @@ export function createReading(options: ReadingOptions = {}): Reading {
   };
 }
 
-type Piscina = import('piscina').Piscina<ReadTask, ReadOutcome>;
-
 class Threads {
   readonly #timeoutMs: number;
   readonly #memoryBytes: number;
-  readonly #threads: number;
-  #pool: Promise<Piscina> | null = null;
+  readonly #pool: ThreadPool<ReadTask, ReadOutcome>;
 
   constructor({ timeoutMs, memoryBytesMax, threads }: ReadingOptions) {
     this.#timeoutMs = timeoutMs ?? defaultLimits.headerReadMs;
     this.#memoryBytes = memoryBytesMax ?? defaultLimits.headerMemoryBytesMax;
-    this.#threads = threads ?? Math.max(1, Math.min(4, availableParallelism() - 1));
+    this.#pool = new ThreadPool({
+      script: new URL('./thread.js', import.meta.url), heapBytesMax: this.#memoryBytes,
+      threadsMax: threads ?? Math.max(1, Math.min(4, availableParallelism() - 1)),
+    });
   }
 
   async read(format: Format, source: ByteSource, signal: AbortSignal | undefined): Promise<unknown> {
     signal?.throwIfAborted();
-    const pool = await (this.#pool ??= this.#start());
+    const pool = await this.#pool.ready();
     const { port1, port2 } = new MessageChannel();
     const ranges = new Ranges(source, port1);
     const timeout = AbortSignal.timeout(this.#timeoutMs);
@@ -85,27 +81,8 @@ class Threads {
     }
   }
 
-  async close(): Promise<void> {
-    const pool = await this.#pool;
-    this.#pool = null;
-    await pool?.destroy();
-  }
-
-  async #start(): Promise<Piscina> {
-    const { Piscina } = await import('piscina');
-    const pool: Piscina = new Piscina({
-      filename: fileURLToPath(new URL('./thread.js', import.meta.url)),
-      minThreads: 0,
-      maxThreads: this.#threads,
-      idleTimeout: idleMs,
-      // Synchronous waiting would keep a thread from hearing its port.
-      atomics: 'disabled',
-      recordTiming: false,
-      resourceLimits: { maxOldGenerationSizeMb: Math.ceil(this.#memoryBytes / mebibyte), maxYoungGenerationSizeMb: 32 },
-    });
-    // Only of a thread that nobody waits for: what was given up in time may run out of memory later. The next task starts another.
-    pool.on('error', () => undefined);
-    return pool;
+  close(): Promise<void> {
+    return this.#pool.close();
   }
 }
 

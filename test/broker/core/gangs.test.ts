@@ -2,16 +2,9 @@
 import t from 'tap';
 import { defaultLimits } from '../../../protocol/index.js';
 import { checkInvariants, restore, snapshot, step, type Effect } from '../../../broker/core/index.js';
-import { GiB, MiB, Stage, all, context, only, plusTenth, weights } from './harness.js';
+import { all, context, GiB, MiB, only, plusTenth, Stage, stageOf, weights } from './harness.js';
 
 const [a, b, c] = ['GPU-a', 'GPU-b', 'GPU-c'] as const;
-
-function stageOf(...sizes: readonly (readonly [string, number])[]): Stage {
-  const stage = new Stage();
-  for (const [device, totalBytes] of sizes) stage.card(device, { totalBytes });
-  for (const [device] of sizes) stage.sample(device);
-  return stage;
-}
 
 const twoCards = (): Stage => stageOf([a, 24 * GiB], [b, 24 * GiB]);
 const denials = (effects: readonly Effect[]): string[] => all(effects, 'deny').map(({ code }) => code);

@@ -335,3 +335,11 @@ export function only<K extends Effect['type']>(effects: readonly Effect[], type:
 export function plusTenth(bytes: number): number {
   return Number((BigInt(bytes) * 11n + 9n) / 10n);
 }
+
+/** A stage with these cards, each read once. */
+export function stageOf(...sizes: readonly (readonly [string, number])[]): Stage {
+  const stage = new Stage();
+  for (const [device, totalBytes] of sizes) stage.card(device, { totalBytes });
+  for (const [device] of sizes) stage.sample(device);
+  return stage;
+}

@@ -1,15 +1,10 @@
 /** Cards that vanish, come back, and processes that have bytes where they should have none. */
 import t from 'tap';
-import { GiB, MiB, Stage, all, only, plusTenth } from './harness.js';
+import { all, GiB, MiB, only, plusTenth, stageOf, type Stage } from './harness.js';
 
 const [a, b] = ['GPU-a', 'GPU-b'] as const;
 
-function twoCards(): Stage {
-  const stage = new Stage();
-  for (const device of [a, b]) stage.card(device);
-  for (const device of [a, b]) stage.sample(device);
-  return stage;
-}
+const twoCards = (): Stage => stageOf([a, 24 * GiB], [b, 24 * GiB]);
 
 t.test('B106: a card that vanishes grants nothing, frees nothing, and its workers end after a grace; the others go on', async (test) => {
   const stage = twoCards();

@@ -379,7 +379,8 @@ t.test('what a worker takes that is ended while it starts is charged until its e
   test.end();
 });
 
-t.test('a park said to be done too soon, then said to have more, and then to be done is seen anew, and frees what it had', (test) => {
+/** A model of 6 GiB whose worker says that it is parked, before anybody has seen it gone. */
+function parkedUnseen(): { readonly stage: Stage; readonly worker: string; readonly lease: string } {
   const stage = new Stage();
   stage.card();
   const worker = stage.worker();
@@ -387,6 +388,11 @@ t.test('a park said to be done too soon, then said to have more, and then to be 
   const move = only(stage.send({ type: 'evict_requested', generation: stage.session(), request: 901, model: 'a', target: 'host', deadlineMs: 60_000 }), 'move');
   stage.samples = false;
   stage.answer(move, { kind: 'done', target: 'host', freedBytes: 6 * GiB, residentBytes: 0, hostBytes: 6 * GiB });
+  return { stage, worker, lease };
+}
+
+t.test('a park said to be done too soon, then said to have more, and then to be done is seen anew, and frees what it had', (test) => {
+  const { stage, worker, lease } = parkedUnseen();
   stage.report(worker, lease, 'parking', 6.5 * GiB);
   const beforeItWasDoneAtUs = stage.nowUs;
   stage.report(worker, lease, 'parked', 0, { hostBytes: 6 * GiB });
@@ -400,13 +406,7 @@ t.test('a park said to be done too soon, then said to have more, and then to be 
 });
 
 t.test('a parked model that is charged for what it said in between gives that back before it returns', (test) => {
-  const stage = new Stage();
-  stage.card();
-  const worker = stage.worker();
-  const lease = stage.resident(worker, 'a', 6 * GiB, { parkable: true });
-  const move = only(stage.send({ type: 'evict_requested', generation: stage.session(), request: 901, model: 'a', target: 'host', deadlineMs: 60_000 }), 'move');
-  stage.samples = false;
-  stage.answer(move, { kind: 'done', target: 'host', freedBytes: 6 * GiB, residentBytes: 0, hostBytes: 6 * GiB });
+  const { stage, worker, lease } = parkedUnseen();
   stage.report(worker, lease, 'parking', 6 * GiB);
   stage.sample();
   test.match(stage.lease(lease), { state: 'parked', chargedBytes: 6 * GiB }, 'by its own word');

@@ -1,15 +1,8 @@
 /** Placements that name no size: cards are chosen by what was asked for the model before, and a card that can never hold it is not chosen twice. */
 import t from 'tap';
-import { all, GiB, MiB, only, plusTenth, Stage } from './harness.js';
+import { all, GiB, MiB, only, plusTenth, stageOf } from './harness.js';
 
 const [a, b, c] = ['GPU-a', 'GPU-b', 'GPU-c'] as const;
-
-function stageOf(...sizes: readonly (readonly [string, number])[]): Stage {
-  const stage = new Stage();
-  for (const [device, totalBytes] of sizes) stage.card(device, { totalBytes });
-  for (const [device] of sizes) stage.sample(device);
-  return stage;
-}
 
 t.test('B101: a model that was placed by its name alone where it can never be is placed anew, where it can', async (test) => {
   const stage = stageOf([a, 8 * GiB], [b, 24 * GiB]);
