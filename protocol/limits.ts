@@ -57,6 +57,8 @@ export const defaultLimits = {
   outputLinesMax: 200,
   /** Bytes of one kept line; the rest of a longer line is dropped and counted. */
   outputLineBytesMax: 4_096,
+  /** What one peer may say in a second for the broker's log (`log`); the rest is left out and counted. */
+  peerLogBytesPerSecondMax: 262_144,
   /** Worker processes alive at once. */
   workersMax: 64,
   /** Workers on a card that is lost are ended when it is not back by then. */

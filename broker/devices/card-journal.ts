@@ -19,6 +19,9 @@ export interface JournalFile {
   replace(text: string): number;
 }
 
+/** No card gives out so many: what comes after it could not be counted. */
+const allocationMax = 2 ** 48;
+
 /** A file longer than this is written anew with what still counts. */
 const compactBytes = 1024 * 1024;
 
@@ -34,9 +37,11 @@ export class CardJournal {
     this.#onFault = onFault;
   }
 
-  /** What was written before, in order. Lines that are none are left out. */
-  read(): readonly JournalEntry[] {
-    return (this.#file.read() ?? '').split('\n').map(parsed).filter((entry) => entry !== null);
+  /** What was written before, in order. Lines that are none, or cannot be true of a card of this size, are left out and counted. */
+  read(totalBytes: number): { readonly entries: readonly JournalEntry[]; readonly unbelieved: number } {
+    const lines = (this.#file.read() ?? '').split('\n').filter((line) => line !== '');
+    const entries = lines.map(parsed).filter((entry) => entry !== null && fits(entry, totalBytes)) as readonly JournalEntry[];
+    return { entries, unbelieved: lines.length - entries.length };
   }
 
   /** Begins anew with these entries. */
@@ -80,6 +85,10 @@ export class CardJournal {
   }
 }
 
+function fits(entry: JournalEntry, totalBytes: number): boolean {
+  return (entry.kind === 'attach' ? entry.floorBytes : entry.kind === 'allocate' ? entry.bytes : 0) <= totalBytes;
+}
+
 function lineOf(entry: JournalEntry): string {
   return `${JSON.stringify(entry)}\n`;
 }
@@ -98,7 +107,7 @@ function isEntry(value: Partial<Record<string, unknown>>): boolean {
   if (!isCount(value['pid'])) return false;
   switch (value['kind']) {
     case 'attach': return isCount(value['floorBytes']) && isTextOrNull(value['startTime']);
-    case 'allocate': return isCount(value['allocation']) && isCount(value['bytes']) && isTextOrNull(value['name']);
+    case 'allocate': return isCount(value['allocation']) && (value['allocation'] as number) < allocationMax && isCount(value['bytes']) && isTextOrNull(value['name']);
     case 'free': return isCount(value['allocation']);
     default: return value['kind'] === 'gone';
   }

@@ -96,13 +96,17 @@ export class SimulatedCard implements Rung {
     return { device, name, totalBytes, usedBytes: this.usedBytes, ...this.counters };
   }
 
-  /** From now on every change is noted; what was noted before and is held by a process that still lives is held here. */
-  remember(journal: CardJournal, lives: (pid: number, startTime: string | null) => boolean): void {
-    for (const entry of journal.read()) this.#replay(entry);
-    for (const [pid, { startTime }] of [...this.#processes]) if (!lives(pid, startTime)) this.#processes.delete(pid);
+  /**
+   * From now on every change is noted; what was noted before and is held by a process that still lives is held here.
+   * Returns how many lines were not believed: they are none, or together would be more than the card.
+   */
+  remember(journal: CardJournal, lives: (pid: number, startTime: string | null) => boolean): number {
+    const { entries, unbelieved } = journal.read(this.description.totalBytes);
+    const beyond = entries.filter((entry) => !this.#replay(entry, lives)).length;
     this.#journal = journal;
     journal.begin(this.#entries());
     this.#notePeak();
+    return unbelieved + beyond;
   }
 
   /** Its journal is gone from its place: all that is held now is noted in a new one. */
@@ -110,16 +114,28 @@ export class SimulatedCard implements Rung {
     this.#journal?.begin(this.#entries());
   }
 
-  #replay(entry: JournalEntry): void {
+  /** False: there is no room for what it says. What the dead had is passed over. */
+  #replay(entry: JournalEntry, lives: (pid: number, startTime: string | null) => boolean): boolean {
     const process = this.#processes.get(entry.pid);
-    if (entry.kind === 'attach') this.#processes.set(entry.pid, { startTime: entry.startTime, floorBytes: entry.floorBytes, allocations: new Map(), named: new Map() });
-    else if (entry.kind === 'gone') this.#processes.delete(entry.pid);
+    if (entry.kind === 'gone') this.#processes.delete(entry.pid);
     else if (entry.kind === 'free') process?.allocations.delete(entry.allocation);
-    else {
-      process?.allocations.set(entry.allocation, entry.bytes);
-      if (entry.name !== null) process?.named.set(entry.name, entry.allocation);
+    else if (entry.kind === 'attach') {
+      this.#processes.delete(entry.pid);
+      if (!lives(entry.pid, entry.startTime)) return true;
+      if (!this.#hasRoom(entry.floorBytes)) return false;
+      this.#processes.set(entry.pid, { startTime: entry.startTime, floorBytes: entry.floorBytes, allocations: new Map(), named: new Map() });
+    } else {
       this.#lastAllocation = Math.max(this.#lastAllocation, entry.allocation);
+      if (process === undefined) return true;
+      if (!this.#hasRoom(entry.bytes)) return false;
+      process.allocations.set(entry.allocation, entry.bytes);
+      if (entry.name !== null) process.named.set(entry.name, entry.allocation);
     }
+    return true;
+  }
+
+  #hasRoom(bytes: number): boolean {
+    return bytes <= this.description.totalBytes - this.usedBytes;
   }
 
   #entries(): readonly JournalEntry[] {
@@ -244,8 +260,8 @@ export class SimulatedCard implements Rung {
 
   /** Null when `takenBytes` more fit; else the counted refusal of what was asked for. */
   #refusal(takenBytes: number, wantedBytes = takenBytes): Extract<AllocateOutcome, { kind: 'oom' }> | null {
+    if (this.#hasRoom(takenBytes)) return null;
     const freeBytes = this.description.totalBytes - this.usedBytes;
-    if (takenBytes <= freeBytes) return null;
     this.#oomRefusals += 1;
     return { kind: 'oom', wantedBytes, freeBytes };
   }

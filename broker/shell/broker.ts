@@ -20,6 +20,7 @@ import { lastWords } from './last-words.js';
 import { silentLog, steadyLog, type Log } from './log.js';
 import { Loop } from './loop.js';
 import { Outbound } from './outbound.js';
+import { PeerLog } from './peer-log.js';
 import { ProcessRecords } from './process-records.js';
 import { Queries } from './queries.js';
 import { recallProcesses, rememberCards, type Kept, type Lives } from './recall.js';
@@ -119,6 +120,7 @@ class RunningBroker implements Broker {
   /** Of the state folder, then of the cards. */
   readonly #locks: readonly FileLock[];
   readonly #log: Log;
+  readonly #peerLog: PeerLog;
   readonly #core: Core;
   readonly #loop: Loop;
   readonly #sampler: Sampler;
@@ -147,6 +149,7 @@ class RunningBroker implements Broker {
     this.secret = state.secret;
     this.devices = owned.map(({ card }) => card);
     this.#log = steadyLog(options.log ?? silentLog);
+    this.#peerLog = new PeerLog(this.#log, limits.peerLogBytesPerSecondMax);
     this.ended = new Promise((resolve) => { this.#end = resolve; });
     this.#core = this.#createCore();
     this.#loop = this.#createLoop();
@@ -218,6 +221,7 @@ class RunningBroker implements Broker {
     this.#loop.stop();
     this.#sampler.stop();
     this.#holders.close();
+    this.#peerLog.flush();
     const reason = new LeaseholdError('broker_lost', { reason: why === null ? 'it was closed' : why.message });
     for (const session of [...this.#sessions]) session.channel.destroy(reason);
     await this.#listener?.close();
@@ -339,6 +343,7 @@ class RunningBroker implements Broker {
       queries: new Queries(this.#core, () => this.#facts(), this.limits.frameBytesMax),
       devices: this.devices.map(({ device, name, totalBytes }) => ({ device, name, totalBytes: totalBytes > 0 ? totalBytes : null })),
       log: this.#log,
+      peerLog: this.#peerLog,
       feed: (event) => { this.#loop.feed(event); },
       startTimeOf,
       isInLedger: (generation) => this.#core.processes.has(generation),

@@ -8,6 +8,7 @@ import { closeSync, constants, lstatSync, readFileSync, readdirSync, renameSync,
 import { join } from 'node:path';
 import { LeaseholdError, deviceUuid, floorReading, generationId } from '../../protocol/index.js';
 import { choice, count, integer, list, nullable, object, string, type Infer } from '../../protocol/schema.js';
+import { findLeader, isAlive, processTable } from '../supervisor/index.js';
 import type { Log } from './log.js';
 import { openPrivate, readPrivate, unreadable, writing } from './private-file.js';
 import { makePrivateFolder } from './state-folder.js';
@@ -136,6 +137,31 @@ export class ProcessRecords {
 
   #path(generation: string): string {
     return join(this.path, `${generation}.json`);
+  }
+}
+
+/** Pids of the workers on record in a state folder that live, as seen from outside: nothing there is changed, and what cannot be believed is left out. */
+export function livingWorkers(stateFolder: string): readonly number[] {
+  const folder = join(stateFolder, 'processes');
+  if (lstatSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true) return [];
+  const table = processTable();
+  const machine = machineStart();
+  return readdirSync(folder).filter((name) => namePattern.test(name)).slice(0, recordsMax).flatMap((name) => {
+    const record = believed(join(folder, name));
+    if (record === null || record.role !== 'worker' || record.machine !== machine || record.identity === null || record.token === null) return [];
+    const { identity, token, generation, guard } = record;
+    if (!isAlive(table, identity)) return [];
+    return findLeader(table, { generation, token, identity, guard })?.lives === true ? [identity.pid] : [];
+  });
+}
+
+function believed(path: string): ProcessRecord | null {
+  try {
+    return parsed(readPrivate(path, recordBytesMax) ?? '', path);
+  } catch (error) {
+    // Gone since, or what the broker that starts here will tell of.
+    if (error instanceof LeaseholdError) return null;
+    throw error;
   }
 }
 

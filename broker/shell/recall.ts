@@ -69,7 +69,8 @@ export function rememberCards(stateFolder: string, cards: Iterable<SimulatedCard
     const { device } = card.description;
     const path = join(folder, `${device}.journal`);
     const fault = (error: unknown): void => { log.error({ device, reason: LeaseholdError.from(error).message }, 'a simulated card cannot be noted: what it holds ends with this broker'); };
-    card.remember(new CardJournal({ read: () => readJournal(path, fault), replace: (text) => replaceJournal(path, text) }, fault), (pid, startTime) => lives({ pid, startTime }));
+    const unbelieved = card.remember(new CardJournal({ read: () => readJournal(path, fault), replace: (text) => replaceJournal(path, text) }, fault), (pid, startTime) => lives({ pid, startTime }));
+    if (unbelieved > 0) log.warn({ device, path, lines: unbelieved }, 'lines of what a simulated card has given out are not believed');
     journals.push({ path, keep: () => keepJournal(folder, path, card) });
   }
   return journals;

@@ -8,6 +8,7 @@ import type { Holders } from './holders.js';
 import { toEvent } from './inbound.js';
 import type { Log } from './log.js';
 import type { UntimedEvent } from './loop.js';
+import type { PeerLog } from './peer-log.js';
 import type { Queries } from './queries.js';
 import type { Resumes } from './resume.js';
 import type { Sessions, Session} from './session.js';
@@ -29,6 +30,7 @@ export interface ReceptionOptions {
   readonly queries: Queries;
   readonly devices: Welcome['devices'];
   readonly log: Log;
+  readonly peerLog: PeerLog;
   readonly feed: (event: UntimedEvent) => void;
   /** Start time of a pid, so that it is not mistaken for a later one; null where the system does not tell. */
   readonly startTimeOf: (pid: number) => string | null;
@@ -153,7 +155,7 @@ export class Reception implements Desk {
         session.channel.send({ type: 'ok', id: message.id });
         break;
       case 'log':
-        this.#options.log[message.level]({ generation: session.generation, ...message.fields }, message.message);
+        this.#options.peerLog.take(session, message);
         return;
       case 'subscribe':
         session.subscription = new Subscription(session.channel, this.#options.limits.outgoingBytesMax / 4);

@@ -4,3 +4,4 @@ export { processTable, startTimeOf, supervisorNotes } from './platform.js';
 export { isAlive, signalIdentity, type ProcessRow, type ProcessTable, type SignalOutcome } from './process-table.js';
 export { createSupervisor, type SupervisorOptions } from './supervisor.js';
 export type * from './types.js';
+export { findLeader } from './adopted-process.js';

@@ -75,14 +75,25 @@ export async function openOrchestrator(context: CommandContext, request: OpenOpt
   try {
     return { orchestrator: await context.createOrchestrator(options), config };
   } catch (error) {
-    throw error instanceof LeaseholdError ? asTold(error, broker, config) : error;
+    throw error instanceof LeaseholdError ? await asTold(error, broker, config) : error;
   }
 }
 
 /** Why there is no orchestrator, in the words of who typed the command: what to type next, or the place in a file. */
-function asTold(error: LeaseholdError, broker: string, config: LoadedConfig): LeaseholdError {
+async function asTold(error: LeaseholdError, broker: string, config: LoadedConfig): Promise<LeaseholdError> {
+  if (error.code === 'deadline_passed' && error.details['what'] === 'hello') return silentBroker(error, config.options.stateFolder);
   if (broker === 'attach' && (error.code === 'broker_lost' || error.code === 'connect_failed')) return noBroker(error);
   return error.code === 'broker_running' ? anotherBroker(error) : config.atItsPlace(error);
+}
+
+/** It has the socket and does not say a word: as the doctor, who is asked what to do. */
+async function silentBroker(cause: LeaseholdError, stateFolder: string | undefined): Promise<LeaseholdError> {
+  const [{ whoHolds }, { isStopped, silentAdvice }, { createMachine }] = await Promise.all([import('../doctor/running-broker.js'), import('../doctor/silent-broker.js'), import('../doctor/machine/machine.js')]);
+  const { pid } = await whoHolds(createMachine(), stateFolder);
+  const stopped = await isStopped(pid);
+  const error = new LeaseholdError('broker_lost', { ...cause.details, reason: 'it does not answer' }, { cause, help: silentAdvice(pid, stopped) });
+  error.message = `A broker is there${pid === null ? '' : ` (pid ${String(pid)})`} and ${stopped ? 'is stopped' : `has not answered within ${String(cause.details['deadlineMs'])} ms`}.`;
+  return error;
 }
 
 /** A log to a file or to stderr, in words where a person watches it and as JSON elsewhere; null for `silent`. */
@@ -102,16 +113,19 @@ function noBroker(cause: LeaseholdError): LeaseholdError {
 }
 
 /** It has the state folder, or, from a folder of its own, a card that is wanted here too. */
-function anotherBroker(cause: LeaseholdError): LeaseholdError {
+async function anotherBroker(cause: LeaseholdError): Promise<LeaseholdError> {
   const { pid = 'unknown', path = '' } = cause.details;
   const lock = basename(path, '.lock');
   const isHere = lock === 'broker';
   const stop = `stop it: kill -INT ${pid}`;
-  const help = isHere
+  const { isStopped, silentAdvice } = await import('../doctor/silent-broker.js');
+  const holder = Number(pid);
+  const stopped = Number.isSafeInteger(holder) && await isStopped(holder);
+  const help = stopped ? silentAdvice(holder, true) : isHere
     ? `Use it: leasehold ps; ${stop}; or run a second one, with cards of its own: --state FOLDER`
     : `Use it: --state with its folder; ${stop}; or own other cards: --device`;
   const error = new LeaseholdError('broker_running', cause.details, { cause, help });
-  error.message = `A broker runs already (pid ${pid})${isHere ? '' : ` and owns ${lock}`}.`;
+  error.message = `A broker ${stopped ? 'is stopped' : 'runs already'} (pid ${pid})${isHere ? '' : ` and owns ${lock}`}.`;
   return error;
 }
 

@@ -9,7 +9,7 @@ export interface HeldLock {
 }
 
 /** Locks by flock(2) that are held, not those that are waited for; null where the system does not show them. */
-export async function readHeldLocks(machine: Machine): Promise<readonly HeldLock[] | null> {
+export async function readHeldLocks(machine: Pick<Machine, 'readText'>): Promise<readonly HeldLock[] | null> {
   const text = await machine.readText('/proc/locks');
   return text === null ? null : parseHeldLocks(text);
 }

@@ -1,20 +1,21 @@
 /** Looks for a broker that runs on a state folder, without taking its lock, changing its files or keeping it busy. */
-import { constants } from 'node:fs';
-import { lstat, open, readdir } from 'node:fs/promises';
+import { lstat, readdir } from 'node:fs/promises';
 import { LeaseholdError } from '../../protocol/index.js';
 import { socketIsAlive } from '../../protocol/node/index.js';
-import { stateNames } from '../../broker/shell/index.js';
+import { defaultStatePath, stateNames } from '../../broker/shell/index.js';
 import { connectBroker } from '../client/index.js';
 import type { LedgerState } from '../orchestrator/types.js';
 import { lockHolder, readHeldLocks } from './locks.js';
 import type { Machine } from './machine/machine.js';
+import { isStopped } from './silent-broker.js';
+import { readSmall } from './small-file.js';
 
 export type BrokerSeen =
   /** Nobody holds the lock and nobody answers. `leftovers`: sockets of one that was killed. */
   | { readonly kind: 'none'; readonly leftovers: readonly string[] }
   | { readonly kind: 'running'; readonly pid: number | null; readonly since: string | null; readonly ledger: BrokerLedger; readonly answerMs: number }
   /** Somebody is there, and this is how far one gets. */
-  | { readonly kind: 'unreachable'; readonly pid: number | null; readonly since: string | null; readonly reason: string };
+  | { readonly kind: 'unreachable'; readonly pid: number | null; readonly since: string | null; readonly reason: string; readonly stopped?: boolean };
 
 /** Older brokers do not say their version. */
 export interface BrokerLedger extends LedgerState {
@@ -22,15 +23,10 @@ export interface BrokerLedger extends LedgerState {
   readonly workers: readonly (LedgerState['workers'][number] & { readonly versions?: Readonly<Record<string, string>> | null })[];
 }
 
-const textBytesMax = 16 * 1024;
-
 export async function lookForBroker(machine: Machine, statePath: string): Promise<BrokerSeen> {
-  const { socketPath, lockPath, secretPath } = stateNames(statePath);
-  const holder = await lockHolder(await readHeldLocks(machine), lockPath);
-  const signature = parseSignature(await readSmall(lockPath));
+  const { socketPath, secretPath } = stateNames(statePath);
+  const { isHeld, ...known } = await whoHolds(machine, statePath);
   const socket = process.platform === 'win32' || (await lstat(socketPath).catch(() => null))?.isSocket() === true;
-  const known = { pid: typeof holder === 'number' && holder > 0 ? holder : signature.pid, since: signature.since };
-  const isHeld = typeof holder === 'number';
   if (!socket) {
     if (isHeld) return { kind: 'unreachable', ...known, reason: 'it holds the lock and has no socket: it is just starting, or just ending' };
     return { kind: 'none', leftovers: [] };
@@ -41,7 +37,16 @@ export async function lookForBroker(machine: Machine, statePath: string): Promis
   if (!(ledger instanceof LeaseholdError)) return { kind: 'running', ...known, pid: ledger.broker.pid, ledger, answerMs: Math.round(performance.now() - beganMs) };
   const refused = ledger.details['reason'] === 'ECONNREFUSED' || ledger.details['reason'] === 'ENOENT';
   if (refused && !isHeld) return { kind: 'none', leftovers: (await readdir(statePath).catch(() => [])).filter((name) => name.endsWith('.sock')) };
-  return { kind: 'unreachable', ...known, reason: refused ? 'it holds the lock and nobody listens at its socket' : ledger.message };
+  const stopped = await isStopped(known.pid);
+  return { kind: 'unreachable', ...known, stopped, reason: stopped ? 'it is stopped' : refused ? 'it holds the lock and nobody listens at its socket' : ledger.message };
+}
+
+/** By the lock itself, else by what its holder wrote into it. */
+export async function whoHolds(machine: Pick<Machine, 'readText'>, statePath: string = defaultStatePath()): Promise<{ readonly isHeld: boolean; readonly pid: number | null; readonly since: string | null }> {
+  const { lockPath } = stateNames(statePath);
+  const holder = await lockHolder(await readHeldLocks(machine), lockPath);
+  const { pid, since } = parseSignature(await readSmall(lockPath));
+  return { isHeld: typeof holder === 'number', pid: typeof holder === 'number' && holder > 0 ? holder : pid, since };
 }
 
 async function askLedger(socketPath: string, secret: string): Promise<BrokerLedger | LeaseholdError> {
@@ -58,23 +63,6 @@ async function askLedger(socketPath: string, secret: string): Promise<BrokerLedg
     }
   } catch (error) {
     return LeaseholdError.from(error);
-  }
-}
-
-/** The text of a small file that is one, read without following a link or waiting for a FIFO; null when there is none to read. */
-export async function readSmall(path: string): Promise<string | null> {
-  const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = constants as { readonly O_RDONLY: number; readonly O_NOFOLLOW?: number; readonly O_NONBLOCK?: number };
-  const file = await open(path, O_RDONLY | (O_NOFOLLOW ?? 0) | (O_NONBLOCK ?? 0)).catch(() => null);
-  if (file === null) return null;
-  try {
-    if (!(await file.stat()).isFile()) return null;
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(textBytesMax), 0, textBytesMax, 0);
-    return buffer.toString('utf8', 0, bytesRead);
-  } catch {
-    // Gone or refused between the opening and the reading: there is nothing to read.
-    return null;
-  } finally {
-    await file.close();
   }
 }
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { LeaseholdError, classPolicies, type ClassPolicy, type Limits, type RequestClass } from '../../protocol/index.js';
 import { connect, type ByteStream } from '../../protocol/node/index.js';
-import { createBroker, defaultStatePath, effectiveLimits, readStateFolder, silentLog, type Broker } from '../../broker/shell/index.js';
+import { createBroker, defaultStatePath, effectiveLimits, livingWorkers, readStateFolder, silentLog, type Broker } from '../../broker/shell/index.js';
 import { discoverCards } from './discover.js';
 import { engineCommands } from './engines.js';
 import type { OrchestratorOptions } from './options.js';
@@ -24,6 +24,9 @@ const connectTimeoutMs = 5_000;
 /** Who has the lock may still be finding its cards; it is asked again until then. */
 const othersStartMs = 30_000;
 const othersStartPauseMs = 50;
+/** Workers of a broker that is gone end by themselves after its grace (30 s for `leasehold up`), and then are given this long in all. */
+const orphansMs = 40_000;
+const orphansPauseMs = 200;
 
 export interface Owning {
   readonly expectedWorkers: number;
@@ -39,10 +42,16 @@ export async function reachBroker(options: OrchestratorOptions, owning: Owning):
   const path = options.stateFolder ?? defaultStatePath();
   const limits = effectiveLimits(options.limits ?? {});
   const giveUpMs = performance.now() + othersStartMs;
+  // A broker that leaves no worker behind would end, with itself, those that it takes over (ADR 0017).
+  const orphans = mode === 'auto' && limits.reattachGraceMs === 0 ? new Orphans(path, options) : null;
   for (;;) {
     const running = mode === 'own' ? null : await attach(path, limits);
     if (running !== null) return running;
     if (mode === 'attach') throw new LeaseholdError('broker_lost', { reason: `no broker answers in ${path}; start one with: leasehold up` });
+    if (orphans?.live() === true) {
+      await pause(orphansPauseMs);
+      continue;
+    }
     try {
       return await own(options, path, owning);
     } catch (error) {
@@ -50,6 +59,32 @@ export async function reachBroker(options: OrchestratorOptions, owning: Owning):
       if (mode === 'own' || !isStateLocked(error, path) || performance.now() > giveUpMs) throw error;
     }
     await pause(othersStartPauseMs);
+  }
+}
+
+/** Workers of an earlier broker that seek the next: another's to take over, so that broker is waited for, or their end. */
+class Orphans {
+  readonly #path: string;
+  readonly #options: OrchestratorOptions;
+  #giveUpMs: number | null = null;
+
+  constructor(path: string, options: OrchestratorOptions) {
+    this.#path = path;
+    this.#options = options;
+  }
+
+  /** Throws `broker_lost` when they have been waited for long enough. */
+  live(): boolean {
+    const pids = livingWorkers(this.#path);
+    if (pids.length === 0) return false;
+    if (this.#giveUpMs === null) {
+      this.#giveUpMs = performance.now() + orphansMs;
+      this.#options.log?.warn({ pids: pids.join(', ') }, 'workers of a broker that is gone live on: the next broker is waited for, or their end');
+      this.#options.onBrokerLost?.({ pid: null, graceMs: orphansMs });
+    }
+    if (performance.now() < this.#giveUpMs) return true;
+    const reason = `none answers in ${this.#path}, and workers of an earlier one live on (pid ${pids.join(', ')}); one that ends when this process does may not take them over`;
+    throw new LeaseholdError('broker_lost', { reason }, { help: 'Start a broker that stays, with `leasehold up`: it takes them over.' });
   }
 }
 

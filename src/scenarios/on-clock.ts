@@ -1,4 +1,5 @@
 /** A scenario on the simulated machine: the broker's own core, everything else simulated, on a virtual clock. The same seed gives the same run. */
+import { setImmediate as turn } from 'node:timers/promises';
 import * as core from '../../broker/core/index.js';
 import { classPolicies, defaultLimits, type LeasePart } from '../../protocol/index.js';
 import type { AskedCall, AskedCallback, Machine, MachineEvent } from './machine.js';
@@ -22,15 +23,18 @@ export interface Played {
   readonly tookMs: number;
 }
 
-/** Runs to the end: callers stop coming after `durationMs`, and those inside are seen out. */
-export function playOnClock(scenario: Scenario): Played {
+/** So many steps, some tens of milliseconds, and the loop has its turn: a signal that asks to stop is heard. */
+const stepsPerTurn = 2_000;
+
+/** Runs to the end: callers stop coming after `durationMs`, and those inside are seen out. Rejects with the signal's reason once that has aborted. */
+export async function playOnClock(scenario: Scenario, signal?: AbortSignal): Promise<Played> {
   const recorder = new Recorder();
   const machine = new ClockMachine(scenario, recorder);
   const play = new Play(scenario, machine, recorder);
   machine.start();
   play.start();
-  machine.runUntil(scenario.durationMs, () => false);
-  machine.runUntil(scenario.durationMs + restMs, () => play.done);
+  await machine.runUntil(scenario.durationMs, () => false, signal);
+  await machine.runUntil(scenario.durationMs + restMs, () => play.done, signal);
   machine.look();
   return { recorder, refusals: machine.refusals(), tookMs: machine.nowMs() };
 }
@@ -74,8 +78,14 @@ class ClockMachine implements Machine {
     this.world.scheduler.after(msToUs(delayMs), run);
   }
 
-  runUntil(untilMs: number, isOver: () => boolean): void {
-    this.world.runUntil(this.startedUs + msToUs(untilMs), isOver);
+  async runUntil(untilMs: number, isOver: () => boolean, signal: AbortSignal | undefined): Promise<void> {
+    for (;;) {
+      let stepsLeft = stepsPerTurn;
+      this.world.runUntil(this.startedUs + msToUs(untilMs), () => isOver() || stepsLeft-- === 0);
+      if (stepsLeft >= 0) return;
+      await turn();
+      signal?.throwIfAborted();
+    }
   }
 
   ask(call: AskedCall, callback: AskedCallback): () => void {

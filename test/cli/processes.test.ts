@@ -45,7 +45,7 @@ function begin(...args: string[]) {
       if (over !== null && !pattern.test(heard.out)) throw new Error(`it ended with ${String(over.code)}: ${over.out}${over.err}`);
     }
   };
-  return { child, ended, says };
+  return { child, ended, says, heard };
 }
 
 const finish = (...args: string[]) => begin(...args).ended;
@@ -103,6 +103,17 @@ t.test('a daemon and those who use it', async (t) => {
     t.match(jsonLines(out), [{ error: { code: 'broker_running', details: { pid: String(daemon.child.pid) } } }]);
   });
 
+  t.test('one that is stopped (SIGSTOP) is told as such, with what to do, by whoever looks for it or wants its place', async (t) => {
+    const pid = String(daemon.child.pid);
+    daemon.child.kill('SIGSTOP');
+    const [looked, wanted] = await Promise.all([finish('ps'), finish('up')]);
+    daemon.child.kill('SIGCONT');
+    t.match(looked, { code: 3, err: new RegExp(`A broker is there \\(pid ${pid}\\) and is stopped\\.[^]*kill -CONT ${pid}`) });
+    t.match(wanted, { code: 1, err: new RegExp(`A broker is stopped \\(pid ${pid}\\)\\.[^]*kill -CONT ${pid}`) });
+    t.notMatch(looked.err + wanted.err, /explain|kill -INT/);
+    t.match(await finish('ps'), { code: 0 });
+  });
+
   t.test('stops when it is told, with all it started', async (t) => {
     const [state] = jsonLines((await finish('ps', '--json')).out);
     const pids = (state?.['workers'] as { pid: number }[]).map(({ pid }) => pid);
@@ -136,6 +147,26 @@ t.test('the command that npm links is a file of the repository: executable, and 
 t.test('without a daemon, run owns the cards itself and leaves nothing behind', async (t) => {
   t.match(await finish('run', 'quick', '-q', 'hello'), { code: 0, out: 'as quick as a fox\n', err: '' });
   t.equal((await finish('ps')).code, 3);
+});
+
+t.test('a run in the gap between two daemons waits for the next: what the first left is not ended with the run', async (t) => {
+  // A folder of its own: nobody waits for what other tests leave.
+  const state = mkdtempSync(join(tmpdir(), 'lh-gap-'));
+  t.teardown(() => { rmSync(state, { recursive: true, force: true }); });
+  const first = begin('up', '--json', '--state', state);
+  await first.says(/"event":"ready"/);
+  const [before] = jsonLines((await finish('ps', '--json', '--state', state)).out) as unknown as readonly [{ readonly workers: readonly { readonly pid: number }[] }];
+  first.child.kill('SIGKILL');
+  await first.ended;
+  const run = begin('run', 'fast', 'hello', '--state', state);
+  while (!run.heard.err.includes('waiting up to')) await once(run.child.stderr, 'data');
+  const next = begin('up', '--json', '--state', state);
+  t.match(await run.ended, { code: 0, out: 'as quick as a fox\n' });
+  const [after] = jsonLines((await finish('ps', '--json', '--state', state)).out) as unknown as readonly [typeof before & { readonly broker: { readonly pid: number } }];
+  t.equal(after.broker.pid, next.child.pid);
+  t.strictSame(after.workers.map(({ pid }) => pid), before.workers.map(({ pid }) => pid), 'the worker of before lives on');
+  next.child.kill('SIGTERM');
+  await next.ended;
 });
 
 t.test('a benchmark says how it is used instead of failing with a stack', async (t) => {

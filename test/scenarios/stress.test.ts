@@ -4,12 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
 import { LeaseholdError } from '../../protocol/index.js';
+import { runProgram } from '../../src/cli/program.js';
 import { missedExpectations } from '../../src/scenarios/expectations.js';
 import { playOnClock } from '../../src/scenarios/on-clock.js';
 import { playOnProcesses } from '../../src/scenarios/on-processes.js';
 import { readScenario, shippedScenarios } from '../../src/scenarios/read.js';
 import { textReport } from '../../src/scenarios/text-report.js';
-import { runProgram } from '../../src/cli/program.js';
 import { requireWritable, writeOutput } from '../../src/cli/commands/writable.js';
 import { fakeIo } from '../cli/fake-io.js';
 import { timelineSvg } from '../../src/scenarios/timeline-svg.js';
@@ -34,7 +34,7 @@ t.test('every scenario that ships holds on the clock', async (t) => {
   t.ok(shippedScenarios().length >= 10, 'there are ten at least');
   for (const name of shippedScenarios()) {
     const scenario = await readScenario(name);
-    const { recorder, refusals, tookMs } = playOnClock(scenario);
+    const { recorder, refusals, tookMs } = await playOnClock(scenario);
     const figures = recorder.figures(refusals, tookMs);
     t.strictSame(missedExpectations(scenario.expect, figures), [], `${name}: ${figures['answered'] ?? 0} of ${figures['requests'] ?? 0} answered`);
     t.ok((figures['requests'] ?? 0) > 100, `${name} asks for something`);
@@ -45,17 +45,17 @@ t.test('every scenario that ships holds on the clock', async (t) => {
 
 t.test('the same seed gives the same figures, another one others', async (t) => {
   const scenario = await readScenario('kill-storm');
-  const play = (seed: number) => {
-    const { recorder, refusals, tookMs } = playOnClock({ ...scenario, seed });
+  const play = async (seed: number) => {
+    const { recorder, refusals, tookMs } = await playOnClock({ ...scenario, seed });
     return recorder.figures(refusals, tookMs);
   };
-  t.strictSame(play(11), play(11));
-  t.not(play(11)['waitMs.p95'], play(12)['waitMs.p95']);
+  t.strictSame(await play(11), await play(11));
+  t.not((await play(11))['waitMs.p95'], (await play(12))['waitMs.p95']);
 });
 
 t.test('an expectation that does not hold is named with its value', async (t) => {
   const scenario = await readScenario(fileOf('strict.yaml', `${small}expect: { answered: { most: 3 }, lods: { is: 1 }, denied.never_fits: { is: 0 } }\n`));
-  const { recorder, refusals, tookMs } = playOnClock(scenario);
+  const { recorder, refusals, tookMs } = await playOnClock(scenario);
   const figures = recorder.figures(refusals, tookMs);
   const missed = missedExpectations(scenario.expect, figures);
   t.match(missed, [{ figure: 'answered', value: figures['answered'], wanted: 'at most 3' }, { figure: 'lods', value: null, wanted: /exactly 1; there is no such figure, did you mean loads\?/ }]);
@@ -64,7 +64,7 @@ t.test('an expectation that does not hold is named with its value', async (t) =>
 
 t.test('what was charged when is drawn, and names cannot break out of the drawing', async (t) => {
   const scenario = await readScenario('kill-storm');
-  const { recorder, tookMs } = playOnClock(scenario);
+  const { recorder, tookMs } = await playOnClock(scenario);
   const svg = timelineSvg('</svg><script>"&', recorder.cards(), recorder.struckAt(), tookMs);
   t.notMatch(svg, /<script|<\/svg></);
   t.match(svg, /^<svg xmlns[^]*<\/svg>\n$/);
@@ -138,4 +138,21 @@ t.test('the schema names every figure of a file that ships', (t) => {
   const schema = JSON.parse(readFileSync('src/scenarios/schema.json', 'utf8')) as { properties: object };
   t.strictSame(Object.keys(schema.properties), ['about', 'seed', 'for', 'devices', 'engines', 'models', 'arrivals', 'faults', 'limits', 'expect']);
   t.end();
+});
+
+t.test('a play on the clock gives the loop its turn, and ends when it is told to', async (t) => {
+  const month = fileOf('month.yaml', small.replace('for: 10s', 'for: 30d'));
+  const scenario = await readScenario(month);
+  const stop = new AbortController();
+  const why = new LeaseholdError('request_cancelled', { what: 'The command' });
+  setImmediate(() => { stop.abort(why); });
+  await t.rejects(playOnClock(scenario, stop.signal), why);
+
+  const io = fakeIo({ cwd: folder });
+  const ended = runProgram(['stress', month], { io, createOrchestrator: async () => { throw new Error('nobody needs one'); } });
+  while (!io.listensForStop) await new Promise((resolve) => { setImmediate(resolve); });
+  io.stop('SIGINT');
+  t.equal(await ended, 130);
+  t.match(io.stderr.text, /^Stopped: .* was not played to its end/);
+  t.equal(io.stdout.text, '', 'and nothing is judged');
 });

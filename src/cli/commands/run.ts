@@ -48,6 +48,8 @@ export async function run(context: CommandContext, args: readonly unknown[], opt
       name = called.name;
       return {
         ...called.options,
+        // A broker of our own ends with the call: it must leave what it did not start to one that stays.
+        limits: { ...called.options.limits, reattachGraceMs: 0 },
         onBrokerLost: ({ pid, graceMs }: BrokerLoss) => { if (options.quiet !== true) tellAside(context, `The broker${pid === null ? '' : ` (pid ${pid})`} is gone; waiting up to ${formatMs(graceMs)} for it to come back.`); },
         onBrokerChange: (change: BrokerChange) => { if (options.quiet !== true) tellChange(context, change); },
         // What was typed is told with the other options that have no effect.

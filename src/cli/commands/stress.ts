@@ -37,7 +37,10 @@ export async function stress(context: CommandContext, args: readonly unknown[], 
   const svgPath = options.svg === undefined ? null : resolve(context.io.cwd, options.svg);
   if (svgPath !== null) await requireWritable(svgPath, '--svg');
   return stoppable(context, async (signal) => {
-    const { recorder, refusals, tookMs } = await play(context, scenario, on, speed, signal);
+    const { recorder, refusals, tookMs } = await play(context, scenario, on, speed, signal).catch((error: unknown) => {
+      if (signal.aborted && !context.json) context.io.stderr.write(`Stopped: ${scenario.name} was not played to its end, and nothing is said of it.\n`);
+      throw error;
+    });
     const figures = recorder.figures(refusals, tookMs);
     const missed = missedExpectations(scenario.expect, figures);
     if (context.json) writeJson(context.io, { scenario: scenario.name, seed: scenario.seed, on, figures, expected: scenario.expect, missed });
@@ -49,7 +52,7 @@ export async function stress(context: CommandContext, args: readonly unknown[], 
 }
 
 async function play({ io, json, errorPalette }: CommandContext, scenario: Scenario, on: 'clock' | 'processes' | 'engines', speed: number, signal: AbortSignal): Promise<Played> {
-  if (on === 'clock') return playOnClock(scenario);
+  if (on === 'clock') return playOnClock(scenario, signal);
   const { playOnProcesses } = await import('../../scenarios/on-processes.js');
   const status = json ? noStatusLine : createStatusLine(io.stderr, errorPalette);
   const seconds = Math.ceil(scenario.durationMs / speed / 1_000);

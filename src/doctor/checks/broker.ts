@@ -8,7 +8,9 @@ import { assess, notApplicable, ok, problem, type Fault, type Found } from '../f
 import { lockHolder, readHeldLocks } from '../locks.js';
 import type { Machine } from '../machine/machine.js';
 import { readProcessLimits } from '../machine/process-limits.js';
-import { parseSignature, readSmall, type BrokerSeen } from '../running-broker.js';
+import { silentAdvice } from '../silent-broker.js';
+import { parseSignature, type BrokerSeen } from '../running-broker.js';
+import { readSmall } from '../small-file.js';
 
 /** It answers at once, or something keeps its loop busy. */
 const slowAnswerMs = 2_000;
@@ -43,8 +45,7 @@ export function judgeBroker(seen: BrokerSeen, ourVersion: string, nowMs: number,
   const since = seen.since === null ? '' : `since ${seen.since} (${formatMs(Math.max(0, nowMs - Date.parse(seen.since)))})`;
   const who = [pid, since].filter((text) => text !== '').join(', ');
   if (seen.kind === 'unreachable') {
-    const advice = seen.pid === null ? 'See who has its socket, and end it.' : `See what it does (\`ps -fp ${String(seen.pid)}\`); if it does not come back within a minute, end it: \`kill ${String(seen.pid)}\`, then \`kill -9\`.`;
-    return problem(`one is there (${who}) and cannot be asked: ${seen.reason}`, advice);
+    return problem(`one is there (${who}) and cannot be asked: ${seen.reason}`, silentAdvice(seen.pid, seen.stopped === true));
   }
   const { ledger, answerMs } = seen;
   const cards = ledger.cards.map(({ device, totalBytes, leasedBytes }) => (totalBytes === 0 ? device : `${device} with ${formatBytes(leasedBytes)} leased of ${formatBytes(totalBytes)}`));

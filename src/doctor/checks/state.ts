@@ -8,7 +8,7 @@ import { formatBytes } from '../../cli/terminal/size-format.js';
 import type { Check } from '../check.js';
 import { assess, notApplicable, ok, problem, warning, type Fault, type Found } from '../finding.js';
 import { mountOf, readMounts } from '../machine/mounts.js';
-import { readSmall } from '../running-broker.js';
+import { readSmall } from '../small-file.js';
 import type { Scene } from '../scene.js';
 
 const elsewhere = 'Name another folder with --state, LEASEHOLD_STATE or `state` in leasehold.yaml.';

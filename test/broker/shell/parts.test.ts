@@ -8,6 +8,7 @@ import { effectiveLimits } from '../../../broker/shell/effective-limits.js';
 import { lockFile, readHolder } from '../../../broker/shell/file-lock.js';
 import { endOf, lastWords, typedEnd } from '../../../broker/shell/last-words.js';
 import { Loop, type UntimedEvent } from '../../../broker/shell/loop.js';
+import { PeerLog } from '../../../broker/shell/peer-log.js';
 import { Sampler } from '../../../broker/shell/sampler.js';
 import { dataSocketPath, openStateFolder, readStateFolder, removeStaleDataSockets } from '../../../broker/shell/state-folder.js';
 import { Subscription } from '../../../broker/shell/subscription.js';
@@ -225,4 +226,24 @@ t.test('the loop takes one event to its end before the next, and stops for good 
   order.length = 0;
   loop.feed({ type: 'pin_requested', generation: 'b-s1', request: 3, model: 'm', pinned: true });
   t.strictSame(order, [], 'nothing is decided after that');
+});
+
+t.test('what a peer says for the log is bounded by the second, whatever connection it comes by, and the rest is counted', (t) => {
+  const lines: { readonly fields: Readonly<Record<string, unknown>>; readonly text: string }[] = [];
+  const note = (fields: Readonly<Record<string, unknown>>, text: string): void => { lines.push({ fields, text }); };
+  const peerLog = new PeerLog({ debug: note, info: note, warn: note, error: note }, 10_000);
+  const say = (generation: string, pid: number, message: string, fields: Readonly<Record<string, string>> = {}): void => {
+    peerLog.take({ generation, identity: { pid, startTime: '1' } }, { type: 'log', level: 'error', message, fields });
+  };
+  for (let count = 0; count < 1_000; count++) say(count % 2 === 0 ? 'b-s1' : 'b-s2', 7, 'x'.repeat(4_000));
+  say('b-s3', 8, 'somebody else', { generation: 'b-s9', left: 'y' });
+  t.strictSame(lines.map(({ fields }) => fields['generation']), ['b-s1', 'b-s2', 'b-s3'], 'two lines of the flood, those of others, each under its own name');
+  t.equal(lines[2]?.fields['left'], 'y');
+  peerLog.flush();
+  t.match(lines.slice(3), [{ fields: { generation: 'b-s1', linesLeftOut: 998 }, text: /^998 lines left out: more than 10000 bytes a second/ }]);
+  say('b-s2', 7, 'in the next second');
+  t.equal(lines.length, 5);
+  peerLog.flush();
+  t.equal(lines.length, 5, 'and nothing is told where nothing was left out');
+  t.end();
 });

@@ -1,9 +1,12 @@
 /** Bytes of simulated cards, taken by holders: they come back when the process has ended, however it did, or for our own when its session has. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import t, { type Test } from 'tap';
 import type { LeaseholdError } from '../../../protocol/index.js';
+import { silentLog } from '../../../broker/shell/index.js';
 import { MiB, card, folder, open, peer, refusal, until, type Peer } from '../../integration/support.js';
 import type { Orchestrator } from '../../../src/orchestrator/index.js';
 
@@ -84,4 +87,28 @@ t.test('a session of our own process gives back what was taken in it, and no mor
   second.channel.end();
   await until('the last to give back its context, too', async () => (await usedBytes(orchestrator)) === 0);
   t.equal((await card(orchestrator)).peakUsedBytes, 15 * MiB);
+});
+
+t.test('lines of a card’s journal that cannot be true of it are not believed and told; the card reads as before', async (t) => {
+  const stateFolder = folder(t);
+  const devices = ['sim:64MiB,floor=1MiB'];
+  const first = await open(t, { stateFolder, devices });
+  const { device } = await card(first);
+  await first.close();
+  const path = join(stateFolder, 'simulated', `${device}.journal`);
+  const attach = { kind: 'attach', pid: process.pid, startTime: null, floorBytes: MiB };
+  const allocate = { kind: 'allocate', pid: process.pid, allocation: 1, bytes: 8 * MiB, name: null };
+  const written = [
+    { ...attach, floorBytes: Number.MAX_SAFE_INTEGER }, attach, allocate,
+    { ...allocate, allocation: 77, bytes: 900_719_925_474_099 }, { ...allocate, allocation: Number.MAX_SAFE_INTEGER, bytes: 1 },
+    { ...allocate, allocation: 2, bytes: 60 * MiB }, { ...allocate, allocation: 3, bytes: 4 * MiB },
+  ];
+  writeFileSync(path, `${written.map((entry) => JSON.stringify(entry)).join('\n')}\nrubbish\n`, { mode: 0o600 });
+  const told: unknown[] = [];
+  const log = { ...silentLog, warn: (fields: unknown, text: string) => { told.push({ fields, text }); } };
+  const second = await open(t, { stateFolder, devices, log });
+  t.match(await card(second), { usedBytes: 13 * MiB, missing: null });
+  t.match(told, [{ fields: { device, lines: 5 }, text: 'lines of what a simulated card has given out are not believed' }]);
+  const holder = await peer(stateFolder, 'holder');
+  t.match(await holder.ask({ type: 'card_allocate', device, bytes: MiB }), { allocation: 4 }, 'and it gives out what it has');
 });
