@@ -61,6 +61,8 @@ export const defaultLimits = {
   peerLogBytesPerSecondMax: 262_144,
   /** Worker processes alive at once. */
   workersMax: 64,
+  /** Workers that may be starting at once for one peer; its further placements wait. */
+  spawnsAtOnceMax: 8,
   /** Workers on a card that is lost are ended when it is not back by then. */
   cardLostGraceMs: 10_000,
   /** A worker without a model ends after this. */

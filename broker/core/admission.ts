@@ -139,7 +139,7 @@ function grantNow(core: Core, card: Card, waiter: Waiter, head: Waiter | null, u
 }
 
 /** What keeps a request is between it and its own process; the card is others' to use. */
-const ownMatters: readonly string[] = ['own_release', 'remeasure', 'recalled'];
+const ownMatters: readonly string[] = ['own_release', 'remeasure', 'recalled', 'starts_full'];
 
 /** What forbids any grant to this waiter here, apart from bytes. */
 function blockedBy(core: Core, card: Card, waiter: Waiter): string | null {
@@ -193,6 +193,7 @@ const reasons: Readonly<Record<string, string>> = {
   behind_head: 'an earlier request needs the room',
   gang_waits: 'its cards are taken together, and another of them is not free yet',
   gang_ready: 'there is room here; another of its cards is awaited',
+  starts_full: 'as many workers as one peer may have starting are starting for it',
   workers_full: 'the limit of worker processes is reached; one is being ended',
 };
 

@@ -10,6 +10,8 @@ import type { ExplainRecord } from './explain.js';
 export type TerminateCause =
   | 'idle'
   | 'evicted'
+  /** Nobody waits any more for a worker that is still starting. */
+  | 'unawaited'
   | 'silent'
   | 'session_lost'
   | 'residue'

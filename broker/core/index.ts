@@ -4,7 +4,7 @@ export { step } from './step.js';
 export { snapshot, restore } from './snapshot.js';
 export { checkInvariants } from './invariants.js';
 export { ledgerView } from './view-build.js';
-export { floorsOf, mayHold } from './on-record.js';
+export { floorsOf, mayHold, shareReading } from './on-record.js';
 export { explainRecords, type ExplainFilter } from './report.js';
 export { evictionTarget, type DelegatedEviction, type EvictionTarget } from './offset.js';
 export { headroom, withHeadroom, withoutHeadroom, isBytes, leasableBytesMax } from './headroom.js';

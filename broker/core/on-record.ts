@@ -1,6 +1,10 @@
 /** What the shell puts on record of a process, for a broker that may start after us. */
 import { holdsNothing } from './process.js';
-import type { Core } from './state.js';
+import { isUnannounced } from './closed-cards.js';
+import type { ProcessReading } from './events.js';
+import { isLoading } from './lease-store.js';
+import { mustLease } from './must.js';
+import type { Core, Seat } from './state.js';
 
 /** What is charged for a process before any model, by card. */
 export function floorsOf(core: Core, generation: string): { readonly device: string; readonly bytes: number }[] {
@@ -16,4 +20,37 @@ export function floorsOf(core: Core, generation: string): { readonly device: str
 export function mayHold(core: Core, generation: string): boolean {
   const process = core.processes.get(generation);
   return process !== undefined && (process.returning || !holdsNothing(core, process));
+}
+
+/**
+ * Several sessions of one process share its figure: each has what its leases
+ * explain, so that no byte is one's lease and another's floor. The rest is
+ * whose bytes are not all told yet, else the first's.
+ */
+export function shareReading(core: Core, device: string, generations: readonly string[], usedBytes: number): ProcessReading[] {
+  const card = core.cards.get(device);
+  const [first] = generations;
+  if (first === undefined) return [];
+  if (card === undefined || generations.length === 1) return [{ generation: first, usedBytes }];
+  let leftBytes = usedBytes;
+  const shares = generations.map((generation) => {
+    const seat = card.seats.get(generation);
+    const bytes = seat === undefined ? 0 : Math.min(leftBytes, leasedBytes(core, seat));
+    leftBytes -= bytes;
+    return { generation, usedBytes: bytes };
+  });
+  const untold = shares.find(({ generation }) => isUnannounced(card, core.processes.get(generation))) ?? shares.find(({ generation }) => core.processes.get(generation)?.state === 'quarantined');
+  const keeper = untold ?? shares[0];
+  if (keeper !== undefined) keeper.usedBytes += leftBytes;
+  return shares;
+}
+
+/** What the leases of a process explain of its figure: one that loads may have taken all that it was granted. */
+function leasedBytes(core: Core, seat: Seat): number {
+  let bytes = 0;
+  for (const id of seat.leases) {
+    const lease = mustLease(core, id);
+    bytes += isLoading(lease) ? lease.charge.chargedBytes : lease.charge.residentBytes;
+  }
+  return bytes;
 }

@@ -10,7 +10,7 @@ import { newProcess } from './new-process.js';
 import { deny } from './deny.js';
 import { dequeue } from './queue.js';
 import { count, emit, explain, noteAnswered, publish } from './report.js';
-import { endSurplusWorker, workersRefusal } from './shares.js';
+import { endSurplusWorker, mayStartOne, workersRefusal } from './shares.js';
 import type { Card, Core, PlaceWaiter, Process, WantedCards } from './state.js';
 import { terminate } from './terminate.js';
 import { endWaiter, setHold } from './waiter.js';
@@ -58,6 +58,7 @@ function suits(core: Core, process: Process, { count, allowed }: WantedCards): b
 
 /** Carries a placement out on its cards, where its floor fits: 'done', or what it waits for. */
 export function placeOn(core: Core, waiter: PlaceWaiter): string {
+  if (!mayStartOne(core, waiter.generation)) return 'starts_full';
   const awaits = core.workersAwaited.has(waiter.key);
   const free = core.options.limits.workersMax - core.workers.size;
   const ending = countEnding(core);

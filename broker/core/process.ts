@@ -19,7 +19,7 @@ import { wantSample } from './probe.js';
 import { detach, onReadyAgain, returnOverdue } from './reattach.js';
 import { count, explain, inWords, publish } from './report.js';
 import type { Card, Core, Process, Returning, Seat, Waiter } from './state.js';
-import { leaveSpawning, terminate } from './terminate.js';
+import { giveUpWaiter, leaveSpawning, terminate } from './terminate.js';
 import { reportFloor, reportFloors } from './unfound-cards.js';
 import { endWaiter } from './waiter.js';
 import { dropWish } from './wish.js';
@@ -306,7 +306,7 @@ function dropRequests(core: Core, process: Process): void {
   for (const key of [...process.requests]) {
     if (dropWish(core, key)) continue;
     const waiter = core.waiters.get(key);
-    if (waiter !== undefined) endWaiter(core, waiter);
+    if (waiter !== undefined) giveUpWaiter(core, waiter);
   }
 }
 

@@ -18,7 +18,8 @@ import { voidGrant } from './release.js';
 import { count, emit, explain } from './report.js';
 import { placeInQueue } from './shares.js';
 import type { BudgetWaiter, Card, Core, PlaceWaiter, Process, Waiter } from './state.js';
-import { endWaiter, enterWaiter, extendDeadline } from './waiter.js';
+import { giveUpWaiter } from './terminate.js';
+import { enterWaiter, extendDeadline } from './waiter.js';
 
 export type BudgetRequested = Extract<CoreEvent, { type: 'budget_requested' }>;
 type PlaceRequested = Extract<CoreEvent, { type: 'place_requested' }>;
@@ -208,7 +209,7 @@ export function onRequestCancelled(core: Core, event: Extract<CoreEvent, { type:
   }
   explain(core, { verdict: 'cancelled', text: `${waiter.model}: cancelled by its requester`, generation: waiter.generation, request: waiter.request, model: waiter.model, device: waiter.device, class: waiter.class, arrivedUs: waiter.arrivedUs });
   count(core, 'cancellations');
-  endWaiter(core, waiter);
+  giveUpWaiter(core, waiter);
 }
 
 /** Moments of a request in both clocks; one that is asked again brings its age with it. */

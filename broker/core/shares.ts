@@ -51,6 +51,16 @@ function isUnused(process: Process | undefined, peer: string | null): process is
   return process !== undefined && peer !== null && process.startedFor === peer && (process.state === 'spawning' || process.state === 'ready');
 }
 
+/** Whether one more worker may be starting for a peer. Those that end before they were ready count until they are gone: taking back is no way round it. */
+export function mayStartOne(core: Core, peer: string): boolean {
+  let count = 0;
+  for (const generation of core.workers) {
+    const process = core.processes.get(generation);
+    if (process?.startedFor === peer && process.capabilities === null && (process.state === 'spawning' || process.state === 'ending')) count++;
+  }
+  return count < core.options.limits.spawnsAtOnceMax;
+}
+
 /** Unused workers that were started for placements of a peer, and ends of workers that its placements wait for. */
 function startsOf(core: Core, peer: string): number {
   let count = 0;

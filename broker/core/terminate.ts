@@ -4,8 +4,9 @@ import type { TerminateCause } from './effects.js';
 import { reindex } from './lease-store.js';
 import { mustLease } from './must.js';
 import { shownNeed } from './need.js';
+import { queueLength } from './queue.js';
 import { count, emit, explain, publish } from './report.js';
-import type { Core, Process } from './state.js';
+import type { Core, Process, Waiter } from './state.js';
 import { endWaiter } from './waiter.js';
 
 /** Starts a worker's end; once. Holders are never ended by us (D7). */
@@ -28,7 +29,7 @@ export function terminate(core: Core, process: Process, cause: TerminateCause, w
   count(core, `terminations.${cause}`);
   emit(core, { type: 'terminate', generation: process.generation, cause, graceMs: core.options.limits.terminateGraceMs });
   if (cause === 'silent') publish(core, 'process_suspect', { generation: process.generation, why });
-  explain(core, { verdict: cause === 'idle' || cause === 'evicted' || cause === 'shutdown' ? 'evicting' : 'escalated', text: `${process.generation} is ended (${cause}): ${why}`, generation: process.generation });
+  explain(core, { verdict: cause === 'idle' || cause === 'evicted' || cause === 'unawaited' || cause === 'shutdown' ? 'evicting' : 'escalated', text: `${process.generation} is ended (${cause}): ${why}`, generation: process.generation });
 }
 
 /** What it still asks for is not granted to a process that is being ended. */
@@ -60,9 +61,19 @@ export function hasCalls(core: Core, process: Process): boolean {
   return false;
 }
 
-/** Its start is over, one way or the other. */
+/** Ends a request that its asker has given up, and with it the start of a worker that nobody else waits for. */
+export function giveUpWaiter(core: Core, waiter: Waiter): void {
+  const joined = waiter.kind === 'place' ? waiter.joined : null;
+  endWaiter(core, waiter);
+  const process = joined === null ? undefined : core.processes.get(joined);
+  if (process?.state !== 'spawning' || process.joined.size > 0) return;
+  terminate(core, process, 'unawaited', `whoever waited for it has given up, ${waiter.model} last`);
+}
+
+/** Its start is over, one way or the other: another may begin. */
 export function leaveSpawning(core: Core, process: Process): void {
   if (process.state !== 'spawning') return;
+  for (const card of core.cards.values()) if (queueLength(card) > 0) core.dirty.add(card.device);
   for (const device of process.devices) {
     const card = core.cards.get(device);
     if (card === undefined) continue;

@@ -4,7 +4,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { LeaseholdError, classPolicies, type ClassPolicy, type Limits, type RequestClass } from '../../protocol/index.js';
 import { errorMessage, listen, memoryPair, removeStaleSocket, type ByteStream, type Listener } from '../../protocol/node/index.js';
-import { createCore, floorsOf, mayHold, type Core } from '../core/index.js';
+import { createCore, floorsOf, mayHold, shareReading, type Core } from '../core/index.js';
 import { SimulatedCard, type CardDescription } from '../devices/index.js';
 import { createSupervisor, isAlive, processTable, startTimeOf, type Supervisor } from '../supervisor/index.js';
 import { AdmissionDesk, shuttingDown } from './admission-desk.js';
@@ -26,7 +26,7 @@ import { Queries } from './queries.js';
 import { recallProcesses, rememberCards, type Kept, type Lives } from './recall.js';
 import { Reception } from './reception.js';
 import { Resumes } from './resume.js';
-import { Sampler, cardAdded, type CardReader } from './sampler.js';
+import { Sampler, cardAdded, type CardReader, type OwnersOf } from './sampler.js';
 import { Sessions } from './session.js';
 import { cardLocksPath, defaultStatePath, makePrivateFolder, openStateFolder, removeStaleDataSockets, type StateFolder } from './state-folder.js';
 import { ThreadShares } from './thread-shares.js';
@@ -367,13 +367,13 @@ class RunningBroker implements Broker {
   }
 
   /** Driver figures come by pid; ours are the workers' (with their children) and the attached holders'. */
-  #ownerLookup(): (pid: number) => string | null {
-    return (pid) => {
+  #ownerLookup(): OwnersOf {
+    return ({ pid, usedBytes }, device) => {
       const worker = this.#workers.ownerOf(pid);
-      if (worker !== null) return worker;
-      for (const session of this.#sessions) if (session.role === 'holder' && session.identity.pid === pid) return session.generation;
+      if (worker !== null) return [{ generation: worker, usedBytes }];
+      const sessions = [...this.#sessions].filter(({ role, identity }) => role === 'holder' && identity.pid === pid).map(({ generation }) => generation);
       // One whose connection is lost, or that an earlier broker served, holds what it holds.
-      return this.#workers.watchedBy(pid);
+      return shareReading(this.#core, device, [...new Set([...sessions, ...this.#workers.watchedBy(pid)])], usedBytes);
     };
   }
 }

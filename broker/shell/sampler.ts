@@ -8,8 +8,13 @@ import type { CardDescription, Reading } from '../devices/index.js';
 import type { UntimedEvent } from './loop.js';
 import { monotonicUs } from '../../protocol/node/clock.js';
 
-/** Which of our processes a pid belongs to, or null: foreign. */
-export type OwnerOf = (pid: number) => string | null;
+interface PidReading {
+  readonly pid: number;
+  readonly usedBytes: number;
+}
+
+/** Whose the bytes of a pid on a card are: of which of our generations, and how much of each; none: foreign. */
+export type OwnersOf = (reading: PidReading, device: string) => readonly { readonly generation: string; readonly usedBytes: number }[];
 
 /** Reads a card now; never rejects by contract, and if it does the reading is missing. */
 export interface CardReader {
@@ -37,12 +42,12 @@ export class Sampler {
   readonly #watches = new Map<string, Watch>();
   readonly #intervalMs: number;
   readonly #feed: (event: UntimedEvent) => void;
-  readonly #ownerOf: OwnerOf;
+  readonly #ownersOf: OwnersOf;
   #stopped = false;
 
-  constructor(intervalMs: number, ownerOf: OwnerOf, feed: (event: UntimedEvent) => void) {
+  constructor(intervalMs: number, ownersOf: OwnersOf, feed: (event: UntimedEvent) => void) {
     this.#intervalMs = intervalMs;
-    this.#ownerOf = ownerOf;
+    this.#ownersOf = ownersOf;
     this.#feed = feed;
   }
 
@@ -127,23 +132,22 @@ export class Sampler {
       usedBytes: reading.usedBytes,
       totalBytes: reading.totalBytes,
       truth: reading.truth,
-      processes: reading.processes === null ? null : this.#byGeneration(reading.processes),
-      ...(reading.spilled === undefined ? {} : { spilled: this.#spilledOf(reading.spilled) }),
+      processes: reading.processes === null ? null : this.#byGeneration(reading.device, reading.processes),
+      ...(reading.spilled === undefined ? {} : { spilled: this.#spilledOf(reading.device, reading.spilled) }),
     };
   }
 
   /** Sums pids by the generation that owns them; what nobody owns is left out: it is foreign. */
-  #byGeneration(processes: readonly { readonly pid: number; readonly usedBytes: number }[]): { generation: string; usedBytes: number }[] {
+  #byGeneration(device: string, processes: readonly PidReading[]): { generation: string; usedBytes: number }[] {
     const sums = new Map<string, number>();
-    for (const { pid, usedBytes } of processes) {
-      const owner = this.#ownerOf(pid);
-      if (owner !== null) sums.set(owner, (sums.get(owner) ?? 0) + usedBytes);
+    for (const process of processes) {
+      for (const { generation, usedBytes } of this.#ownersOf(process, device)) sums.set(generation, (sums.get(generation) ?? 0) + usedBytes);
     }
     return [...sums].map(([generation, usedBytes]) => ({ generation, usedBytes }));
   }
 
-  #spilledOf(spilled: readonly { readonly pid: number; readonly spilledBytes: number }[]): { generation: string; spilledBytes: number }[] {
-    const sums = this.#byGeneration(spilled.map(({ pid, spilledBytes }) => ({ pid, usedBytes: spilledBytes })));
+  #spilledOf(device: string, spilled: readonly { readonly pid: number; readonly spilledBytes: number }[]): { generation: string; spilledBytes: number }[] {
+    const sums = this.#byGeneration(device, spilled.map(({ pid, spilledBytes }) => ({ pid, usedBytes: spilledBytes })));
     return sums.map(({ generation, usedBytes }) => ({ generation, spilledBytes: usedBytes }));
   }
 }

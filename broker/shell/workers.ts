@@ -56,6 +56,9 @@ const typedEndsMax = 64;
 export class Workers {
   readonly #options: WorkersOptions;
   readonly #workers = new Map<string, Worker>();
+  /** To be started, one a turn of the loop: a start keeps the loop, and a flood of them would keep it from everybody. */
+  readonly #starts = new Map<string, () => void>();
+  #startDue: NodeJS.Immediate | null = null;
   /** Of workers, and of holders that are watched. */
   readonly #identities = new Map<string, ProcessIdentity>();
   /** The errors that processes said they ended of before they were ready, by what the core was told. */
@@ -89,9 +92,26 @@ export class Workers {
       this.#spawnFailed(generation, 'engine_unknown', `there is no engine ${engine}`);
       return;
     }
+    const supervisor = this.#supervisor;
     const worker = this.#keep({ generation, engine, devices, recorded: false, threads: this.#options.threads.take(generation), floors: this.#options.floorsOf(generation) });
+    this.#starts.set(generation, () => { this.#start(supervisor, worker, command); });
+    this.#startDue ??= setImmediate(() => { this.#startNext(); });
+  }
+
+  #startNext(): void {
+    this.#startDue = null;
+    const [next] = this.#starts;
+    if (next === undefined) return;
+    const [generation, start] = next;
+    this.#starts.delete(generation);
+    if (this.#starts.size > 0) this.#startDue = setImmediate(() => { this.#startNext(); });
+    start();
+  }
+
+  #start(supervisor: Supervisor, worker: Worker, command: EngineCommand): void {
+    const { generation } = worker;
     try {
-      this.#supervisor.spawn({ generation, spawnId: generation, command: command.command, args: command.args, env: this.#environment(worker, command) });
+      supervisor.spawn({ generation, spawnId: generation, command: command.command, args: command.args, env: this.#environment(worker, command) });
     } catch (error) {
       // Asked for while the broker is being closed.
       if (LeaseholdError.from(error).code !== 'closed') throw error;
@@ -131,10 +151,9 @@ export class Workers {
     });
   }
 
-  /** The process that we did not start, and watch, which has this pid. */
-  watchedBy(pid: number): string | null {
-    for (const [generation, identity] of this.#identities) if (identity.pid === pid && !this.#workers.has(generation)) return generation;
-    return null;
+  /** What has this pid, of what we did not start, and watch: a process may have several sessions. */
+  watchedBy(pid: number): readonly string[] {
+    return [...this.#identities].filter(([generation, identity]) => identity.pid === pid && !this.#workers.has(generation)).map(([generation]) => generation);
   }
 
   /** A process that we did not start: told of by `onGone` when it has ended. */
@@ -157,6 +176,10 @@ export class Workers {
 
   /** SIGTERM is what `shutdown` means to a worker that no longer reads; both are sent, the ladder does the rest. */
   terminate(generation: string, cause: TerminateCause, graceMs: number): void {
+    if (this.#starts.delete(generation)) {
+      this.#spawnFailed(generation, cause === 'shutdown' ? 'shutting_down' : 'spawn_failed', `it was to end (${cause}) before it was started`);
+      return;
+    }
     const worker = this.#workers.get(generation);
     if (worker !== undefined) worker.ending = true;
     const session = this.#options.sessions.get(generation);

@@ -78,6 +78,7 @@ export function knobsOf(seed: number): Knobs {
   const hangs = new Prng(seed, 'hangs');
   const shares = new Prng(seed, 'shares');
   const isTight = shares.chance(0.12);
+  const starts = new Prng(seed, 'starts');
   const loadHangs = faults !== noFaults && hangs.chance(0.15) ? 0.1 : 0;
   const restarts = new Prng(seed, 'restarts');
   const restartMs = restarts.chance(0.3) ? restarts.pick([6_000, 15_000, 40_000]) : 0;
@@ -97,7 +98,7 @@ export function knobsOf(seed: number): Knobs {
     deadlineMs: random.pick([[500, 5_000], [2_000, 30_000], [20_000, 90_000]] as const),
     limits: {
       ...limitKnobs(random), ...(loadHangs > 0 ? { loadTimeoutMs: hangs.int(25_000, 90_000) } : {}),
-      ...(isTight ? { workersMax: shares.int(2, 5), queuedRequestsPerCardMax: shares.int(2, 5) } : {}),
+      ...(isTight ? { workersMax: shares.int(2, 5), queuedRequestsPerCardMax: shares.int(2, 5), spawnsAtOnceMax: starts.int(1, 3) } : {}),
       ...(restartMs > 0 ? { reattachGraceMs: restarts.int(1_000, restarts.pick([4_000, 30_000])) } : {}),
     },
     floodMs: isTight ? shares.pick([500, 2_000, 8_000]) : 0,

@@ -1,5 +1,6 @@
 /** A broker that starts where an earlier one died: cards closed to grants, leases taken in as they stand, orphans ended, holders never. */
 import t from 'tap';
+import { shareReading } from '../../../broker/core/index.js';
 import type { LeaseTerms, ModelState } from '../../../protocol/index.js';
 import { all, card0, context, GiB, MiB, only, plusTenth, Stage, weights, type CardOptions } from './harness.js';
 
@@ -339,4 +340,38 @@ t.test('what was read while it was not known whose bytes are whose decides nothi
   t.equal(only(opened, 'sample').device, card0);
   t.equal(all(stage.sample(), 'grant').length, 1);
   t.end();
+});
+
+/** The figure of one process with several sessions, as its card shows it. */
+function sampleShared(stage: Stage, sessions: readonly string[], bytes: number): void {
+  const { byProcess } = stage.truth();
+  for (const session of sessions) byProcess.delete(session);
+  for (const { generation, usedBytes } of shareReading(stage.core, card0, sessions, bytes)) byProcess.set(generation, usedBytes);
+  stage.sample();
+}
+
+t.test('a process with two sessions is counted once: what one has told is no floor of the other', async (t) => {
+  const stage = restarted({ recorded: ['holder'] });
+  const other = stage.session('holder');
+  const sessions = [other, holder];
+  sampleShared(stage, sessions, 4 * GiB);
+  t.equal(stage.chargedBytes(), 4 * GiB, 'the bytes are those of the session that has not said what it holds');
+  // A reading from before it was known that both are one process.
+  stage.truth().byProcess.set(other, 4 * GiB).set(holder, 0);
+  stage.sample();
+  comesBack(stage, holder);
+  announces(stage, [held(4 * GiB)], holder);
+  sampleShared(stage, sessions, 4 * GiB);
+  t.match(stage.cardView(), { leasedBytes: plusTenth(4 * GiB), floorBytes: 0, residueBytes: 0, foreignBytes: 0 }, 'once it is told it is nobody’s floor');
+
+  sampleShared(stage, sessions, 5 * GiB);
+  t.match(stage.cardView(), { leasedBytes: plusTenth(4 * GiB), floorBytes: GiB }, 'what no lease explains is the first’s floor');
+  const lease = stage.granted(other, 'sums', 2 * GiB);
+  stage.begin(other, lease);
+  sampleShared(stage, sessions, 6 * GiB);
+  t.match(stage.cardView(), { leasedBytes: plusTenth(4 * GiB) + plusTenth(2 * GiB), residueBytes: 0 }, 'what loads is explained by what it was granted');
+  stage.report(other, lease, 'resident', 2 * GiB, { parts: [weights(2 * GiB)], loadMs: 1 });
+  sampleShared(stage, sessions, 7 * GiB);
+  t.match(shareReading(stage.core, card0, sessions, 7 * GiB), [{ generation: other, usedBytes: 3 * GiB }, { generation: holder, usedBytes: 4 * GiB }]);
+  t.strictSame(shareReading(stage.core, card0, sessions, 3 * GiB).reduce((sum, { usedBytes }) => sum + usedBytes, 0), 3 * GiB, 'no byte twice, and none lost');
 });

@@ -65,6 +65,51 @@ t.test('a flood of placements cannot have all workers: one that nobody uses yet 
   test.end();
 });
 
+t.test('a worker that is still starting ends at once when whoever waited for it has given up, unless somebody else waits', (test) => {
+  const stage = new Stage({ modelsPerWorker: 8 });
+  stage.card();
+  const flood = stage.session();
+  const other = stage.session();
+  const first = stage.place(flood, 'a');
+  const starting = only(first.effects, 'spawn').generation;
+  const second = stage.place(other, 'b');
+  test.equal(all(second.effects, 'spawn').length, 0, 'it will host both');
+  test.strictSame(all(stage.send({ type: 'request_cancelled', generation: flood, request: first.request }), 'terminate'), [], 'another waits for it');
+  test.match(all(stage.send({ type: 'request_cancelled', generation: other, request: second.request }), 'terminate'), [{ generation: starting, cause: 'unawaited' }]);
+  stage.exit(starting);
+
+  const left = [stage.place(flood, 'c', { engine: 'llama' }), stage.place(flood, 'd', { engine: 'python' })].map(({ effects }) => only(effects, 'spawn').generation);
+  test.match(all(stage.send({ type: 'session_closed', generation: flood, reason: 'end of file' }), 'terminate'), left.map((generation) => ({ generation, cause: 'unawaited' })), 'gone is given up, too');
+  for (const generation of left) test.strictSame(denials(stage.send({ type: 'spawn_failed', generation, code: 'spawn_failed', reason: 'never started' })), [], 'and nobody is left to hear that it never began');
+  test.strictSame(stage.view().processes.filter(({ role }) => role === 'worker'), []);
+
+  const late = stage.place(other, 'e');
+  const ready = only(late.effects, 'spawn').generation;
+  stage.ready(ready);
+  test.strictSame(all(stage.send({ type: 'request_cancelled', generation: other, request: late.request }), 'terminate'), [], 'one that is up has been paid for');
+  test.equal(all(stage.place(other, 'c').effects, 'deny').length, 0, 'no model is blamed for a start that was taken back');
+  test.end();
+});
+
+t.test('of one peer so many workers may be starting; its further placements wait, keep nobody up, and start one by one', (test) => {
+  const stage = new Stage({ limits: { spawnsAtOnceMax: 2 } });
+  stage.card();
+  const flood = stage.session();
+  const placed = Array.from({ length: 5 }, (_, index) => stage.place(flood, `flood-${String(index)}`));
+  const [a = '', b = ''] = placed.flatMap(({ effects }) => all(effects, 'spawn')).map(({ generation }) => generation);
+  test.equal(all(stage.effects, 'spawn').length, 2);
+  test.match(placed.slice(2).map(({ effects }) => only(effects, 'wait').reason), [/starting for it/, /starting for it/, /starting for it/], 'and they are told why');
+  const other = stage.session();
+  test.equal(all(stage.place(other, 'mine').effects, 'spawn').length, 1, 'a peer with none goes past them');
+  test.equal(all(stage.ready(a), 'spawn').length, 1, 'one is up, the next begins');
+  const cancelled = stage.send({ type: 'request_cancelled', generation: flood, request: placed[1]?.request ?? 0 });
+  test.match(only(cancelled, 'terminate'), { generation: b, cause: 'unawaited' });
+  test.equal(all([...cancelled, ...stage.pass(1_000)], 'spawn').length, 0, 'one that was taken back counts until it is gone');
+  test.equal(all(stage.exit(b), 'spawn').length, 1);
+  test.equal(stage.view().waiting.filter(({ generation }) => generation === flood).length, 3, 'two for their workers, one for its turn');
+  test.end();
+});
+
 t.test('a worker in use gives way to nobody, one whose caller has left to everybody, and one that others wait for stays', (test) => {
   const stage = new Stage({ limits: { workersMax: 2 } });
   stage.card();

@@ -76,7 +76,7 @@ t.test('a reading whose owners cannot be told is a reading that is missing, and 
   let short = true;
   const sampler = new Sampler(5, () => {
     if (short) throw Object.assign(new Error('EMFILE: too many open files'), { code: 'EMFILE' });
-    return 'b-w1';
+    return [{ generation: 'b-w1', usedBytes: 7 }];
   }, (event) => { events.push(event); });
   t.teardown(() => { sampler.stop(); });
   const { description } = card('x', 0);

@@ -69,7 +69,7 @@ async function playWorker(broker: Broker, client: Peer): Promise<Played> {
   const worker = await until('the worker to be started', async () => {
     const answer = await client.ask({ type: 'ledger' });
     const { workers } = JSON.parse((answer as { readonly json: string }).json) as { readonly workers: readonly { readonly generation: string; readonly pid: number | null }[] };
-    return workers[0];
+    return workers.find(({ pid }) => pid !== null);
   });
   const { generation } = worker;
   const heard: ControlMessage[] = [];
@@ -89,6 +89,26 @@ function readyOf(broker: Broker, generation: string, changes: Readonly<Record<st
     dataSocket: join(broker.stateFolder, `${generation}.sock`), floors: [], ...changes,
   };
 }
+
+t.test('placements that are taken back before their turn start no process, and others get theirs', async (t) => {
+  const started: unknown[] = [];
+  const nothing = (): undefined => undefined;
+  const info = ({ generation }: Readonly<Record<string, unknown>>, message: string): void => { if (message === 'worker started') started.push(generation); };
+  const broker = await start(t, { engines: [{ ...silent, modelsPerWorker: 1 }], log: { debug: nothing, info, warn: nothing, error: nothing } });
+  const [flood, other] = [await peer(broker.stateFolder, 'client'), await peer(broker.stateFolder, 'client')];
+  for (let id = 100; id < 120; id++) {
+    flood.say({ ...request(`flood-${String(id)}`), id });
+    flood.say({ type: 'cancel', target: id });
+  }
+  flood.channel.end();
+  const placing = other.ask(request('mine'));
+  placing.catch(nothing);
+  await until('a worker to be started', () => started.length > 0);
+  const { json } = await other.ask({ type: 'ledger' }) as Extract<ControlMessage, { type: 'ledger_state' }>;
+  const { workers, counters } = JSON.parse(json) as { readonly workers: readonly { readonly generation: string }[]; readonly counters: Readonly<Record<string, number>> };
+  t.strictSame(workers.map(({ generation }) => generation), started, 'one process, and nothing is left of the others');
+  t.match(counters, { spawns: 21, 'terminations.unawaited': 20 }, 'each had been decided on');
+});
 
 t.test('a card belongs to one broker of this user, whatever their folders', async (t) => {
   const before = process.env['XDG_RUNTIME_DIR'];

@@ -77,6 +77,8 @@ function whyNot(check: Check, process: AuditedProcess, cause: EffectOf<'terminat
       return check.event.atUs - process.lastUsefulUs < limits.workerIdleMs * 1_000 ? `it was useful at ${process.lastUsefulUs}` : null;
     case 'evicted':
       return book.leasesOf(process.generation).some((lease) => lease.inFlight > 0) ? 'it has calls inside' : null;
+    case 'unawaited':
+      return process.state === 'spawning' ? null : 'it is ready';
     case 'card_lost':
       return isOnLost(check, process) ? null : 'none of its cards has been gone for so long';
     case 'load_timeout':

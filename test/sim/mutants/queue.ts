@@ -3,6 +3,18 @@ import type { Mutant } from './mutant.js';
 
 export const queueMutants: readonly Mutant[] = [
   {
+    name: 'unawaited-kept', about: 'a worker goes on starting though nobody waits for it any more', file: 'terminate.js', pinnedBy: 'shares',
+    from: "process?.state !== 'spawning' || process.joined.size > 0", to: 'true',
+  },
+  {
+    name: 'awaited-ended', about: 'a start is taken back though somebody else waits for it', file: 'terminate.js', pinnedBy: 'shares',
+    from: "process?.state !== 'spawning' || process.joined.size > 0", to: "process?.state !== 'spawning'",
+  },
+  {
+    name: 'starts-unshared', about: 'one peer may have any number of workers starting', file: 'shares.js', pinnedBy: 'shares',
+    from: 'return count < core.options.limits.spawnsAtOnceMax;', to: 'return true;',
+  },
+  {
     name: 'hold-forgotten', about: 'bytes freed for one are given to whoever asks next', file: 'admission.js',
     from: 'heldBytes += waiter.holdBytes;', to: '',
   },

@@ -3,6 +3,10 @@ import type { Mutant } from './mutant.js';
 
 export const restartMutants: readonly Mutant[] = [
   {
+    name: 'one-session-takes-all', about: 'of a process with several sessions one is taken to have all of its bytes, though another has told of them', file: 'on-record.js', pinnedBy: 'reattach',
+    from: 'generations.length === 1)', to: 'true)',
+  },
+  {
     name: 'closed-card-granted', about: 'grants go on though a process of an earlier broker has not said what it holds', file: 'admission.js',
     from: "if (card.closedBy.size > 0)\n        return 'closed';", to: '',
   },
