@@ -2,6 +2,9 @@
 export { createAmdgpuRung, type AmdgpuRungOptions } from './amdgpu-rung.js';
 export { cpuCard, cpuDevice, cpuReading } from './cpu-card.js';
 export type { DeviceLog } from './device-log.js';
+export { HostMemory, hostDevice, type HostMemoryOptions } from './host/host-memory.js';
+export { defaultHostReserveBytes } from './host/reserve.js';
+export { isUnified } from './host/unified.js';
 export { DeviceLadder, type DeclaredCard, type Inventory, type LadderOptions } from './ladder.js';
 export { createNvidiaSmiRung, type NvidiaSmiRungOptions } from './nvidia-smi-rung.js';
 export { createNvmlRung, type NvmlRungOptions } from './nvml-rung.js';

@@ -8,6 +8,7 @@ import type { TruthSource } from '../../protocol/index.js';
 import { cpuCard, cpuDevice, cpuReading } from './cpu-card.js';
 import { monotonicUs } from '../../protocol/node/clock.js';
 import { silentLog, type DeviceLog } from './device-log.js';
+import { unifiedCard, unifiedRung, type MachineReader } from './host/unified.js';
 import { LadderCard } from './ladder-card.js';
 import type { CardDescription, Discovery, Reading, Rung, UnmeasuredCard } from './types.js';
 import { normaliseDevice } from './uuid.js';
@@ -23,6 +24,8 @@ export interface LadderOptions {
   /** Highest first. */
   readonly rungs: readonly Rung[];
   readonly declared?: readonly DeclaredCard[];
+  /** Reads the cards that have no memory of their own, whose drivers therefore tell no figures. */
+  readonly memory?: MachineReader;
   /** A failed rung rests this long before it is tried again: first, doubled each time, up to the last. */
   readonly restFirstMs?: number;
   readonly restLastMs?: number;
@@ -79,6 +82,7 @@ export class DeviceLadder {
   async discover(): Promise<Inventory> {
     await Promise.all(this.#rungs.map((state) => this.#ask(state)));
     for (const declared of this.#options.declared ?? []) this.#declare(declared);
+    this.#addUnified();
     if (this.#cards.size === 0) this.#log('warn', 'no card found; going on with the CPU alone', { notes: this.#notes().join('; ') });
     return {
       cards: this.#cards.size === 0 ? [cpuCard()] : this.#ordered().map((card) => card.description),
@@ -159,6 +163,16 @@ export class DeviceLadder {
       device, name: declared.name ?? found?.name ?? device, kind: 'gpu', totalBytes: declared.totalBytes, confirms: 'none', display: false,
       floorBytes: null, visibility: found?.visibility ?? {},
     }, declaredRung(found?.reason ?? 'declared by the operator; no probe reads it', this.#nowUs));
+  }
+
+  #addUnified(): void {
+    const { memory } = this.#options;
+    if (memory === undefined) return;
+    const rung = unifiedRung(memory, this.#nowUs);
+    for (const found of [...this.#unmeasured.values()]) {
+      const card = unifiedCard(found, memory);
+      if (card !== null) this.#add(card, rung);
+    }
   }
 
   #ordered(): readonly LadderCard[] {

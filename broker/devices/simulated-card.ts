@@ -37,12 +37,12 @@ export interface SimulatedFault {
 }
 
 export interface SimulatedCardOptions extends SimulatedSpec {
-  /** `SIM-<state id>-<n>` (D9). */
+  /** `SIM-<state id>-<n>` (D9), or `-memory` for the machine's memory. */
   readonly device: string;
   readonly nowUs?: () => number;
 }
 
-export const simulatedDevice = (stateId: string, index: number): string => `SIM-${stateId}-${index}`;
+export const simulatedDevice = (stateId: string, which: number | 'memory'): string => `SIM-${stateId}-${which}`;
 
 export class SimulatedCard implements Rung {
   readonly truth = 'simulated';

@@ -1,18 +1,20 @@
 /** Cards and readings, as every rung of the truth ladder gives them. */
 import type { TruthSource } from '../../protocol/index.js';
-import type { Confirmation, MissingReading } from '../core/events.js';
+import type { CardKind, Confirmation, MissingReading } from '../core/events.js';
 
 export interface CardDescription {
   readonly device: string;
   readonly name: string;
-  /** `cpu`: the pseudo-card `CPU-0`, where 0-byte leases live (D18); its total is 0. */
-  readonly kind: 'gpu' | 'simulated' | 'cpu';
+  /** `cpu`: the pseudo-card `CPU-0`, where 0-byte leases live (D18); its total is 0. `host`: the machine's memory. */
+  readonly kind: CardKind;
   readonly totalBytes: number;
   readonly confirms: Confirmation;
   /** The card drives a display: the larger default reserve (R11). */
   readonly display: boolean;
   /** What a process costs there, where it is known beforehand (simulated cards); null elsewhere. */
   readonly floorBytes: number | null;
+  /** Its memory is the machine's: one ledger, the card's, serves for both. */
+  readonly unified?: boolean;
   /** Environment that makes this card, and it alone, visible to a worker. Empty for simulated cards. */
   readonly visibility: Readonly<Record<string, string>>;
   /** How its maker counts it; absent: not at all. */

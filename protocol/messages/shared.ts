@@ -95,8 +95,8 @@ export const modelState = () =>
   });
 export type ModelState = Infer<ReturnType<typeof modelState>>;
 
-/** Which rung of the truth ladder a reading came from. */
-export const truthSource = () => choice('nvml', 'nvidia-smi', 'amdgpu', 'simulated', 'ledger');
+/** Which rung of the truth ladder a reading came from. `system`: the operating system's own figures, for the machine's memory. */
+export const truthSource = () => choice('nvml', 'nvidia-smi', 'amdgpu', 'simulated', 'system', 'ledger');
 export type TruthSource = Infer<ReturnType<typeof truthSource>>;
 
 /** Every number that decided an admission. Null is "unknown", never zero. */

@@ -50,7 +50,7 @@ export function renderCard(card: CardView, leases: readonly LeaseView[], names: 
 }
 
 function renderHead(card: CardView, columns: number, palette: Palette): string[] {
-  const kinds = { gpu: card.name, simulated: 'simulated card', cpu: 'CPU, nothing is leased there' };
+  const kinds = { gpu: card.name, simulated: 'simulated card', cpu: 'CPU, nothing is leased there', host: 'memory of the machine' };
   const dot = palette.dim(' · ');
   const name = `${palette.bold(shortDevice(card.device))}  ${kinds[card.kind]}`;
   if (card.totalBytes === 0) return [name];

@@ -7,6 +7,7 @@ import {
   DeviceLadder, SimulatedCard, cpuCard, createAmdgpuRung, createNvidiaSmiRung, createRealRungs, defaultReserveBytes, deviceNotes,
   isSimulatedSpec, normaliseDevice, parseSimulatedSpec, simulatedDevice, type CardDescription, type DeviceLog, type Discovery, type Reading, type Rung,
 } from '../../../broker/devices/index.js';
+import { Unreadable } from '../../../broker/devices/host/files.js';
 import { parseFdinfo } from '../../../broker/devices/amdgpu-processes.js';
 import { parseSmiFigure, parseSmiRows } from '../../../broker/devices/nvidia-smi-csv.js';
 import { LinuxProcessTable } from '../../../broker/supervisor/process-table-linux.js';
@@ -416,6 +417,22 @@ t.test('the ladder', async (t) => {
       { device: 'GPU-mine', totalBytes: 16 * gibibyte, confirms: 'none', visibility: {} },
     ]);
     t.match(await ladder.read('GPU-mine'), { kind: 'missing', reading: 'unsupported', reason: /declared by the operator/ });
+    await ladder.close();
+  });
+
+  t.test('R57, B104: a card without memory of its own is read as the machine is, and is known as one', async (t) => {
+    const nvml = fake('nvml', [], 0);
+    const visibility = { CUDA_VISIBLE_DEVICES: second };
+    nvml.found = { cards: [], driver: 'x', unmeasured: [{ device: second, name: 'NVIDIA GB10', reason: 'N/A', visibility }, { device: first, name: 'NVIDIA Odd', reason: 'N/A', visibility: {} }] };
+    let silent = false;
+    const memory = { machine: () => { if (silent) throw new Unreadable('unknown', 'no /proc/meminfo'); return { totalBytes: 119 * gibibyte, availableBytes: 100 * gibibyte }; } };
+    const ladder = new DeviceLadder({ rungs: [nvml], nowUs: () => nowUs, memory });
+    t.match(await ladder.discover(), { cards: [{ device: second, name: 'NVIDIA GB10', kind: 'gpu', totalBytes: 119 * gibibyte, confirms: 'none', unified: true, visibility }], notes: [/GPU-11111111.* needs a declared size/] });
+    t.match(await ladder.read(second), { kind: 'read', usedBytes: 19 * gibibyte, totalBytes: 119 * gibibyte, truth: 'system', processes: null });
+    silent = true;
+    t.match(await ladder.read(second), { kind: 'missing', reading: 'unknown', reason: /meminfo/ });
+    const late = new DeviceLadder({ rungs: [nvml], nowUs: () => nowUs, memory });
+    t.match(await late.discover(), { cards: [{ device: 'CPU-0' }] }, 'unknown is not zero');
     await ladder.close();
   });
 
