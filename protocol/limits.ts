@@ -98,6 +98,9 @@ export const defaultLimits = {
   /** Difference between a measurement and the ledger that is noise, not residue (driver granules). */
   measureToleranceBytes: 16 * 1024 * 1024,
 
+  /** Bytes of the machine's memory that a worker may have beyond its floor and its leases before it is asked for them, and ended once idle if it keeps them. */
+  hostGrowthBytesMax: 1024 ** 3,
+
   // Eviction ladder: one deadline a rung
   /** A command that has not been answered (done, draining, busy...) by then is taken as failed. */
   commandAnswerMs: 5_000,
@@ -230,6 +233,7 @@ const minimums: Readonly<Partial<Record<LimitName, number>>> = {
   workerIdleMs: 0,
   reattachGraceMs: 0,
   measureToleranceBytes: 0,
+  hostGrowthBytesMax: 0,
   confirmQuietAfterMs: 0,
   drainBatchMax: 0,
   backfillUntilMs: 0,

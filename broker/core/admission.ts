@@ -10,6 +10,7 @@ import { deny, shortageText, type Refusal } from './deny.js';
 import { grantBudget } from './grant.js';
 import { loneMemberFault } from './gang-request.js';
 import { standReady, standShort, waitForGang } from './gang-standing.js';
+import { askHost, foreseeHost, hostHasRoom, refuseHost } from './host-admission.js';
 import { asksNothing, capacityBytes, extendedLease, floorOf, needOf, neverText, shownNeed, wholeNeedBytes } from './need.js';
 import { neverHere } from './model.js';
 import { stalledLoad, stallText } from './load-progress.js';
@@ -39,7 +40,7 @@ export function settle(core: Core, card: Card): void {
 export function admitAtOnce(core: Core, card: Card, waiter: BudgetWaiter): boolean {
   if (queueLength(card) > 0 || blockedBy(core, card, waiter) !== null) return false;
   const { freeBytes, unverified } = available(core, card);
-  if (freeBytes === null || waiter.needBytes > freeBytes || (waiter.profiles && hasMotion(card))) return false;
+  if (freeBytes === null || waiter.needBytes > freeBytes || (waiter.profiles && hasMotion(card)) || !hostHasRoom(core, waiter)) return false;
   grantBudget(core, card, waiter, unverified);
   return true;
 }
@@ -61,18 +62,19 @@ function settleQueue(core: Core, card: Card): void {
       const outcome = decide(core, card, waiter, head, heldBytes);
       if (outcome === 'done') continue;
       if (outcome === 'no_victims') tellStuck(core, card, waiter, waiter.triedEpoch !== triedEpoch);
-      // What a gang that is short waits for is told when all of its cards have been looked at.
-      else if (outcome !== 'gang_short') tell(core, card, waiter, outcome);
+      // What a gang waits for is told when all of its cards have been looked at: which of them is short, or the machine's memory.
+      else if (outcome !== 'gang_short' && !(outcome === 'gang_ready' && waitsForHost(waiter.told))) tell(core, card, waiter, outcome);
       if (!standsAside(waiter, outcome)) head ??= waiter;
     }
     heldBytes += waiter.holdBytes;
   }
 }
 
-/** Kept by its own process, or by another card, and not by this one: nobody waits behind it. */
+/** Kept by its own process, by another card, or by the machine's memory without a prospect, and not by this card: nobody waits behind it. */
 function standsAside(waiter: Waiter, outcome: string): boolean {
   if (outcome === 'gang_ready') return waiter.kind === 'place' || !waiter.profiles;
-  return outcome === 'gang_waits' || ownMatters.includes(outcome);
+  if (outcome === 'gang_waits' || ownMatters.includes(outcome)) return true;
+  return waitsForHost(outcome) && (outcome !== 'host_leaving' || waiter.needBytes === 0);
 }
 
 /** A hold is never more than what those before it leave; one with a plan keeps of that all that it needs, whatever else it waits for. */
@@ -95,12 +97,18 @@ function decide(core: Core, card: Card, waiter: Waiter, head: Waiter | null, hel
   if (fault !== null) return denyExtension(core, card, waiter, fault);
   setNeed(core, card, waiter, needOf(core, waiter));
   if (wholeNeedBytes(core, waiter) > capacityBytes(card)) return denyNever(core, card, waiter);
+  const never = refuseHost(core, waiter);
+  if (never !== null) return denyHost(core, waiter, never);
   keepHold(core, card, waiter, heldBytes);
   const backoff = waiter.kind === 'place' || waiter.lease === null ? backingOff(core, waiter.model, card.device) : null;
   if (backoff !== null) return denyBackoff(core, card, waiter, backoff);
   const gang = waiter.gang === null ? undefined : core.gangs.get(waiter.gang);
   if (gang !== undefined && !gang.forming) return waitForGang(core, card, waiter);
-  if (gang !== undefined && waiter.kind === 'budget' && asksNothing(core, waiter)) return standReady(core, card, waiter, gang);
+  if (waiter.kind === 'budget' && asksNothing(core, waiter)) {
+    if (gang !== undefined) return standReady(core, card, waiter, gang);
+    // It waits for the machine's memory alone, whatever state the card is in (B83).
+    return askHost(core, waiter) ?? grantNow(core, card, waiter, null, false);
+  }
   const { freeBytes, unverified } = available(core, card);
   const blocked = blockedBy(core, card, waiter);
   const ownBytes = (freeBytes ?? 0) - heldBytes;
@@ -114,13 +122,20 @@ function decide(core: Core, card: Card, waiter: Waiter, head: Waiter | null, hel
   // A need of 0 does not fit into an overshoot either: what it would take is charged, and not there.
   const fits = waiter.needBytes <= ownBytes;
   const mustRest = fits && waiter.kind === 'budget' && waiter.profiles && hasMotion(card);
-  if (fits && !mustRest) return gang === undefined ? grantNow(core, card, waiter, head, unverified) : standReady(core, card, waiter, gang);
+  if (gang !== undefined && fits && !mustRest) return standReady(core, card, waiter, gang);
   if (gang !== undefined && !mustRest && head === null) return standShort(core, card, waiter, gang);
-  const reason = mustRest ? 'others_loading' : head === null ? pursue(core, card, waiter, ownBytes) : 'behind_head';
-  const keeps = waiter.planned || (head === null && isEntrenched(core, waiter));
+  const short = fits && !mustRest ? askHost(core, waiter) : null;
+  if (fits && !mustRest && short === null) return grantNow(core, card, waiter, head, unverified);
+  const reason = short ?? (mustRest ? 'others_loading' : head === null ? makeRoom(core, card, waiter, ownBytes) : 'behind_head');
+  const keeps = waiter.planned || (head === null && isEntrenched(core, waiter) && !standsAside(waiter, reason));
   setHold(core, card, waiter, keeps ? Math.min(waiter.needBytes, Math.max(0, ownBytes)) : 0);
   wantSample(core, card, sampleNeededAtUs(card));
   return reason;
+}
+
+/** Room on its card, unless the machine's memory could not serve it then: nobody leaves in vain. */
+function makeRoom(core: Core, card: Card, waiter: Waiter, ownBytes: number): string {
+  return foreseeHost(core, waiter) ?? pursue(core, card, waiter, ownBytes);
 }
 
 function grantNow(core: Core, card: Card, waiter: Waiter, head: Waiter | null, unverified: boolean): string {
@@ -194,6 +209,11 @@ const reasons: Readonly<Record<string, string>> = {
   gang_waits: 'its cards are taken together, and another of them is not free yet',
   gang_ready: 'there is room here; another of its cards is awaited',
   starts_full: 'as many workers as one peer may have starting are starting for it',
+  host_closed: 'a process of an earlier broker has not said what it holds of the machine\'s memory',
+  host_unmeasured: 'how much of the machine\'s memory is free is unknown until it has been read',
+  host_leaving: 'room is being made in the machine\'s memory',
+  host_full: 'nothing may leave the machine\'s memory for it now',
+  host_behind: 'an earlier request needs the room in the machine\'s memory',
   workers_full: 'the limit of worker processes is reached; one is being ended',
 };
 
@@ -220,7 +240,8 @@ export function tell(core: Core, card: Card, waiter: Waiter, code: string, stayi
   waiter.told = told;
   waiter.toldStalled = stalled?.id ?? null;
   const why = stalled === null ? '' : `; ${stallText(core, stalled)}`;
-  waiter.reason = `${staying?.text ?? reasons[code] ?? code}${why}: ${shortageText(core, card, waiter.needBytes, waiter.holdBytes)}`;
+  const shortage = waitsForHost(code) && core.host !== null ? shortageText(core, core.host, waiter.hostNeedBytes, waiter.hostHoldBytes) : shortageText(core, card, waiter.needBytes, waiter.holdBytes);
+  waiter.reason = `${staying?.text ?? reasons[code] ?? code}${why}: ${shortage}`;
   const position = positionOf(core, card, waiter);
   const id = explain(core, {
     verdict: 'waiting', text: waiter.reason,
@@ -231,6 +252,11 @@ export function tell(core: Core, card: Card, waiter: Waiter, code: string, stayi
   });
   emit(core, { type: 'wait', generation: waiter.generation, request: waiter.request, position, reason: waiter.reason, explain: id });
   publish(core, 'waiting', { generation: waiter.generation, request: waiter.request, model: waiter.model, device: card.device, position, reason: code, why: waiter.reason });
+}
+
+/** Whether it is the machine's memory that a request waits for. */
+export function waitsForHost(told: string | null): boolean {
+  return told?.startsWith('host_') === true;
 }
 
 /** New requests that the pass did not come to are told that they wait behind others. */
@@ -256,6 +282,16 @@ function denyNever(core: Core, card: Card, waiter: Waiter): string {
   return 'done';
 }
 
+/** The machine's memory can never serve it, or can never be read. */
+function denyHost(core: Core, waiter: Waiter, refusal: Refusal): string {
+  deny(core, {
+    generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs,
+    ...refusal,
+  });
+  endWaiter(core, waiter);
+  return 'done';
+}
+
 /** Its model failed there while it waited: told at once rather than kept for the length of the pause (B79). */
 function denyBackoff(core: Core, card: Card, waiter: Waiter, backoff: Backoff): string {
   deny(core, {
@@ -266,9 +302,11 @@ function denyBackoff(core: Core, card: Card, waiter: Waiter, backoff: Backoff): 
   return 'done';
 }
 
-/** What has become, or was told later, of the lease that it extends. */
+/** What has become, or was told later, of the lease that it extends; for a further context also that it was put away meanwhile. */
 function extensionFault(core: Core, waiter: BudgetWaiter, lease: string): Refusal | null {
-  if (core.leases.get(lease)?.state === 'quarantined') return { code: 'lease_unknown', details: { lease }, text: `lease ${lease} is quarantined` };
+  const state = core.leases.get(lease)?.state;
+  const isAway = state === 'parked' && waiter.parts.every((part) => part.kind === 'context');
+  if (state === 'quarantined' || isAway) return { code: 'lease_unknown', details: { lease }, text: `lease ${lease} is ${state}` };
   return loneMemberFault(core, waiter);
 }
 

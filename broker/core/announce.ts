@@ -6,6 +6,7 @@ import type { CoreEvent } from './events.js';
 import { clearUnexplained } from './closed-cards.js';
 import { chargeFloor } from './floors.js';
 import { isBytes } from './headroom.js';
+import { reportShare } from './host.js';
 import { giveBack } from './lease-events.js';
 import { enterLease, newLease, nextLeaseId, setState, wasLease } from './lease-store.js';
 import { setCharged, setResident } from './ledger.js';
@@ -57,8 +58,8 @@ function reconcile(core: Core, process: Process, lease: Lease, state: ModelState
   // Given up for lost with its connection, and here again.
   if (process.returning && lease.state === 'granted' && state.state !== 'parked') setState(core, lease, 'loading');
   if (process.returning && lease.state === 'quarantined') setState(core, lease, state.state === 'parked' ? 'parked' : 'resident');
-  lease.hostBytes = state.hostBytes;
   lease.residency = state.state;
+  reportShare(core, lease, state.hostBytes, state.state === 'resident' || state.state === 'parked');
   if (lease.state === 'granted' || lease.release !== null || lease.state === 'quarantined' || !isBytes(state.residentBytes)) return;
   setResident(core, lease.charge, state.residentBytes);
   if (state.residentBytes > lease.charge.wantedBytes) overLease(core, lease, state.residentBytes, chargeFor(state.residentBytes, lease.exclusive));
@@ -81,6 +82,7 @@ function adopt(core: Core, process: Process, state: ModelState): Lease | null {
   setCharged(core, lease.charge, state.residentBytes);
   setResident(core, lease.charge, state.residentBytes);
   setState(core, lease, 'resident');
+  reportShare(core, lease, state.hostBytes, true);
   const known = lease.id === state.lease;
   publish(core, 'overshoot', { lease: lease.id, model: lease.model, generation: process.generation, device: card.device, bytes: state.residentBytes });
   const how = known ? 'under a lease that had ended; it is charged again' : 'without a lease; charged, and to be unloaded';
@@ -99,7 +101,7 @@ function strayLease(core: Core, card: Card, process: Process, state: ModelState)
   const parts = [{ name: 'announced', kind: 'other', bytes: state.residentBytes, upFront: true }] as const;
   const policy = { ttlMs: null, pinned: false, exclusive: false };
   return {
-    ...newLease(core, card, { id: ended ?? nextLeaseId(core), generation: process.generation, model: state.model, gang: null, parts, class: 'background', policy, exclusive: false, parkable: state.parkable, profiles: false, request: null }),
-    state: 'loading', residency: state.state, hostBytes: state.hostBytes, inFlight: state.inFlight, pinned: false,
+    ...newLease(core, card, { id: ended ?? nextLeaseId(core), generation: process.generation, model: state.model, gang: null, parts, class: 'background', policy, exclusive: false, parkable: state.parkable, profiles: false, host: null, request: null }),
+    state: 'loading', residency: state.state, inFlight: state.inFlight, pinned: false,
   };
 }

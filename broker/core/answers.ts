@@ -7,6 +7,8 @@ import { inMs } from './clock.js';
 import { closeCommand } from './command.js';
 import type { CoreEvent } from './events.js';
 import { withHeadroom } from './headroom.js';
+import { reportShare } from './host.js';
+import { onTrimAnswered } from './host-trim.js';
 import { cancelDrain, dropJob, endProcess, isStop, nextRung, stopLoad, strike, strikesMax } from './ladder.js';
 import { askModels } from './lease-events.js';
 import { mustProcess } from './must.js';
@@ -30,7 +32,8 @@ export function onCommandAnswered(core: Core, event: Answered): void {
   if (event.answer.kind !== 'draining') closeCommand(core, command.id);
   if (lease === undefined) return;
   if (command.kind === 'trim') {
-    if (event.answer.kind === 'done') lease.hostBytes = event.answer.hostBytes;
+    core.timers.drop('trim', lease.id);
+    onTrimAnswered(core, lease, command.id, event.answer);
     return;
   }
   if (command.kind !== 'move') return;
@@ -62,7 +65,7 @@ function onCurrentAnswer(core: Core, lease: Lease, job: Job, answer: Answer): vo
 /** The move is done, as the worker says; what is left decides how the release ends. */
 function onDone(core: Core, lease: Lease, job: Job, answer: Done): void {
   checkFreed(core, lease, answer.freedBytes);
-  lease.hostBytes = answer.hostBytes;
+  reportShare(core, lease, answer.hostBytes, false);
   setOver(core, lease, false);
   const inPart = job.bytes !== null && answer.residentBytes > 0;
   if (!inPart && answer.target !== 'host') {
@@ -200,7 +203,7 @@ function onLateAnswer(core: Core, lease: Lease, command: Command, answer: Answer
   if (lease.job !== null) return;
   const left = Math.min(answer.residentBytes, lease.charge.residentBytes);
   checkFreed(core, lease, answer.freedBytes);
-  lease.hostBytes = answer.hostBytes;
+  reportShare(core, lease, answer.hostBytes, false);
   const then = left > 0 ? 'resident' : answer.target === 'host' ? 'parked' : 'closed';
   beginRelease(core, lease, { leftBytes: left, toChargedBytes: then === 'resident' ? withHeadroom(left) : left, then, rung: then === 'closed' ? 'unload' : then === 'parked' ? 'park' : 'partial', cause: 'plan' });
 }

@@ -26,7 +26,8 @@ export function sampleTermBytes(core: Core, card: Card): number | null {
 /** True while the card is judged by the ledger alone: its probe does not answer and the operator allows it. */
 export function isLedgerOnly(core: Core, card: Card): boolean {
   if (card.kind === 'cpu') return true;
-  return core.options.allowLedgerOnly && card.missing !== null && sampleTermBytes(core, card) === null;
+  const allowed = card.kind === 'host' ? core.options.allowHostUnknown === true : core.options.allowLedgerOnly;
+  return allowed && card.missing !== null && sampleTermBytes(core, card) === null;
 }
 
 /** available = min of both terms; holds are not taken off here. */

@@ -15,6 +15,10 @@ type Lost = Extract<CoreEvent, { type: 'card_lost' }>;
 
 /** A card appears, or a lost one is back, or the operator's settings for it changed. */
 export function onCardAdded(core: Core, event: Added): void {
+  if (event.kind === 'host') {
+    onHostAdded(core, event);
+    return;
+  }
   const known = core.cards.get(event.device);
   if (known === undefined) {
     const card = newCard(event);
@@ -43,6 +47,20 @@ function regain(core: Core, card: Card): void {
   core.timers.drop('card_lost', card.device);
   // A reading that was on its way then never came.
   card.sampleAskedAtUs = null;
+}
+
+/** The machine's memory is there from now on. Leases that are older have no share of it. */
+function onHostAdded(core: Core, event: Added): void {
+  if (core.host !== null && core.host.device !== event.device) {
+    count(core, 'strayEvents');
+    return;
+  }
+  const host = core.host ??= newCard(event);
+  host.totalBytes = event.totalBytes;
+  host.reserveBytes = event.reserveBytes;
+  host.planEpoch++;
+  core.dirty.add(host.device);
+  wantSample(core, host, core.nowUs);
 }
 
 /** A lost card keeps its charges and grants nothing: what waits there is denied, and nothing that was there is taken to be free. */
@@ -83,6 +101,7 @@ function newCard(event: Added): Card {
     reserveBytes: event.reserveBytes,
     confirms: event.confirms,
     floorBytes: event.floorBytes,
+    unified: event.unified ?? false,
     lost: null,
     charged: { lease: 0, floor: 0, residue: 0, returning: 0 },
     chargedBytes: 0, residentBytes: 0, pendingBytes: 0, attributedBytes: 0, holdBytes: 0, idleBytes: 0,

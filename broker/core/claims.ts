@@ -8,9 +8,10 @@
 import type { LeasePart, ModelState } from '../../protocol/index.js';
 import type { CommandAnswer, CoreEvent } from './events.js';
 import { cardBytesMax, claimBytesMax } from './bounds.js';
+import { cardOf } from './must.js';
 import { endMisbehaving } from './process.js';
 import { count, explain, inWords } from './report.js';
-import type { Card, Core } from './state.js';
+import type { Card, Core, Lease } from './state.js';
 
 type Of<T extends CoreEvent['type']> = Extract<CoreEvent, { type: T }>;
 type Figure = { readonly device: string; readonly bytes: number };
@@ -80,7 +81,7 @@ function believableResidency(core: Core, event: Of<'residency_reported'>): CoreE
   if (lease?.generation !== event.generation) return event;
   const claims = new Claims(core, event.generation, lease.device, mostOn(core, lease.device));
   const residentBytes = claims.bytes(`${lease.model} resident`, event.residentBytes);
-  const hostBytes = claims.bytes(`a host copy of ${lease.model}`, event.hostBytes, cardBytesMax);
+  const hostBytes = claims.bytes(`a host copy of ${lease.model}`, event.hostBytes, mostInMemory(core, lease));
   const parts = event.parts === null ? null : claims.parts(event.parts);
   return { ...event, residentBytes, hostBytes, parts };
 }
@@ -90,13 +91,13 @@ function believableAnswer(core: Core, event: Of<'command_answered'>): CoreEvent 
   const lease = command?.generation === event.generation && command.lease !== null ? core.leases.get(command.lease) : undefined;
   if (lease === undefined) return event;
   const claims = new Claims(core, event.generation, lease.device, mostOn(core, lease.device));
-  const answer = believableFigures(claims, event.answer, lease.model);
+  const answer = believableFigures(claims, event.answer, lease.model, mostInMemory(core, lease));
   // What a worker that is being ended for it says was done, was not.
   if (claims.refused && core.processes.get(event.generation)?.role === 'worker') return { ...event, answer: { kind: 'failed', code: 'move_failed', message: 'its answer is not believed', residentBytes: null } };
   return { ...event, answer };
 }
 
-function believableFigures(claims: Claims, answer: CommandAnswer, model: string): CommandAnswer {
+function believableFigures(claims: Claims, answer: CommandAnswer, model: string, mostHostBytes: number): CommandAnswer {
   const resident = `${model} resident`;
   if (answer.kind === 'failed') return { ...answer, residentBytes: answer.residentBytes === null ? null : claims.bytes(resident, answer.residentBytes) };
   if (answer.kind !== 'done') return answer;
@@ -105,7 +106,7 @@ function believableFigures(claims: Claims, answer: CommandAnswer, model: string)
     // Judged by what was held (answers.ts): it is no claim to bytes of the card.
     freedBytes: Math.min(answer.freedBytes, cardBytesMax),
     residentBytes: claims.bytes(resident, answer.residentBytes),
-    hostBytes: claims.bytes(`a host copy of ${model}`, answer.hostBytes, cardBytesMax),
+    hostBytes: claims.bytes(`a host copy of ${model}`, answer.hostBytes, mostHostBytes),
   };
 }
 
@@ -114,7 +115,7 @@ function believableModels(core: Core, event: Of<'models_announced'>): CoreEvent 
   const models = event.models.map((state): ModelState => {
     const device = (state.lease === null ? undefined : core.leases.get(state.lease)?.device) ?? state.device ?? first ?? '';
     const claims = new Claims(core, event.generation, device, mostOn(core, device));
-    return { ...state, residentBytes: claims.bytes(`${state.model} resident`, state.residentBytes), hostBytes: claims.bytes(`a host copy of ${state.model}`, state.hostBytes, cardBytesMax) };
+    return { ...state, residentBytes: claims.bytes(`${state.model} resident`, state.residentBytes), hostBytes: claims.bytes(`a host copy of ${state.model}`, state.hostBytes, mostInMemory(core, core.leases.get(state.lease ?? ''))) };
   });
   return { ...event, models };
 }
@@ -132,8 +133,14 @@ function believableSample(core: Core, event: Of<'sampled'>): CoreEvent {
 
 /** The most bytes that one process can hold there; a card that is not known bounds nothing but the count itself. */
 function mostOn(core: Core, device: string): number {
-  const card: Card | undefined = core.cards.get(device);
+  const card: Card | undefined = cardOf(core, device);
   return card === undefined ? cardBytesMax : claimBytesMax(card);
+}
+
+/** The most that a copy can be; without a ledger of the machine's memory only the count itself bounds it. */
+function mostInMemory(core: Core, lease: Lease | undefined): number {
+  // What was believed before stays so, should the machine have become smaller.
+  return core.host === null ? cardBytesMax : Math.max(core.host.totalBytes, lease?.hostBytes ?? 0);
 }
 
 function refuse(core: Core, generation: string, claim: string): void {

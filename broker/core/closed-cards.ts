@@ -2,13 +2,17 @@
  * Cards that are closed to grants: a process of an earlier broker may hold any
  * bytes there and has not said which. Each such process closes its cards by
  * itself, and opens them when it has come back and said everything, or is gone.
+ * The machine's memory is closed in the same way by every one of them: whatever
+ * it was granted of that, it may be about to take.
  */
 import { knownFloorBytes } from './available.js';
 import { chargeFloor, floorMeasured } from './floors.js';
 import { isBytes } from './headroom.js';
 import { claimBytesMax } from './bounds.js';
+import { isTaking } from './host-growth.js';
 import { setCharged, setMeasured, setResident } from './ledger.js';
 import { seesNothingOf } from './misplaced.js';
+import { ledgersOf } from './must.js';
 import { setResidue } from './overshoot.js';
 import { wantSample } from './probe.js';
 import { explain, inWords, publish, count } from './report.js';
@@ -20,6 +24,11 @@ export function closeCard(core: Core, card: Card, process: Process, floorBytes: 
   const seat = chargeFloor(core, card, generation, process.engine);
   if (isBytes(floorBytes) && floorBytes <= claimBytesMax(card) && floorBytes > seat.floor.chargedBytes) setCharged(core, seat.floor, floorBytes);
   setResident(core, seat.floor, seat.floor.chargedBytes);
+  // What it has in memory beyond a floor that is known is not its floor.
+  if (card === core.host && seat.floor.chargedBytes > 0) {
+    seat.floorSource = 'learned';
+    seat.hadLease = true;
+  }
   if (card.closedBy.size === 0) card.closedSinceUs = core.attendedUs;
   card.closedBy.add(generation);
   core.dirty.add(card.device);
@@ -29,10 +38,10 @@ export function closeCard(core: Core, card: Card, process: Process, floorBytes: 
 
 /** What was charged of a process while it had said nothing makes way for what it says now: nobody holds more than a card, and both together might. */
 export function clearUnexplained(core: Core, process: Process): void {
-  for (const card of core.cards.values()) {
+  for (const card of ledgersOf(core)) {
     const seat = card.seats.get(process.generation);
-    // On a card that it cannot see there is nothing for it to say.
-    if (seat === undefined || seesNothingOf(card, seat, process)) continue;
+    // On a card that it cannot see there is nothing for it to say; and what it has given back of memory that is open is not seen yet.
+    if (seat === undefined || seesNothingOf(card, seat, process) || (card === core.host && !card.closedBy.has(process.generation))) continue;
     setResidue(core, seat, 0);
     if (process.state === 'quarantined') setCharged(core, seat.floor, knownFloorBytes(core, card, process.engine));
   }
@@ -40,11 +49,9 @@ export function clearUnexplained(core: Core, process: Process): void {
 
 /** What the driver shows of a process beyond the leases that it has told of is its floor, unless it has told that too. */
 export function explainBytes(core: Core, process: Process): void {
-  for (const card of core.cards.values()) {
+  for (const card of ledgersOf(core)) {
     const seat = card.seats.get(process.generation);
-    if (seat === undefined || seesNothingOf(card, seat, process)) continue;
-    // Of a load under way it cannot be told how much of the figure it has.
-    if (seat.readingBytes === null || seat.unsettled > 0 || (process.role === 'worker' && seat.floorSource === 'measured')) continue;
+    if (seat === undefined || seesNothingOf(card, seat, process) || seat.readingBytes === null || !leavesFloorOpen(core, card, seat, process)) continue;
     const unleasedBytes = Math.max(0, seat.readingBytes - seat.leasedBytes);
     // What a worker costs may be more than it has taken yet.
     const floorBytes = process.role === 'worker' ? Math.max(seat.floor.chargedBytes, unleasedBytes) : unleasedBytes;
@@ -54,9 +61,15 @@ export function explainBytes(core: Core, process: Process): void {
   }
 }
 
+/** What it costs there has not been told, and can be: of a load under way nobody knows how much of the figure it has. */
+function leavesFloorOpen(core: Core, card: Card, seat: Seat, process: Process): boolean {
+  if (card === core.host) return process.role === 'worker' && seat.floorSource === 'unknown' && !isTaking(core, process);
+  return seat.unsettled === 0 && (process.role !== 'worker' || seat.floorSource !== 'measured');
+}
+
 /** Nothing that this process holds is unknown any more. What waited for that alone is decided, on whatever card it waits. */
 export function openCards(core: Core, process: Process): void {
-  for (const card of core.cards.values()) {
+  for (const card of ledgersOf(core)) {
     core.dirty.add(card.device);
     if (card.closedBy.has(process.generation)) openFor(core, card, process);
   }
@@ -76,10 +89,12 @@ function openFor(core: Core, card: Card, process: Process): void {
 /** A process that says nothing and that we may not, or cannot, end: where the driver shows its bytes they are its floor (D7), and the card is known again; elsewhere it stays closed until the end of the process. */
 export function leaveUnreturned(core: Core, process: Process, why: string): void {
   process.state = 'quarantined';
-  for (const card of core.cards.values()) {
+  for (const card of ledgersOf(core)) {
     if (!card.closedBy.has(process.generation)) continue;
     const seat = card.seats.get(process.generation);
     if (seat !== undefined && seat.readingBytes !== null) chargeAsFloor(core, card, seat, process, seat.readingBytes);
+    // The reading of the whole shows what it has of the machine's memory, whosever it is.
+    else if (card === core.host) openFor(core, card, process);
     const bytes = seat?.chargedBytes ?? 0;
     count(core, 'quarantines');
     publish(core, 'quarantined', { lease: null, model: null, generation: process.generation, device: card.device, bytes, why });

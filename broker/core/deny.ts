@@ -27,7 +27,7 @@ export interface Denied {
 }
 
 /** Why a request is refused; the rest of the answer is filled in by its caller. */
-export type Refusal = Pick<Denied, 'code' | 'details' | 'text' | 'retryAfterMs'>;
+export type Refusal = Pick<Denied, 'code' | 'details' | 'text' | 'retryAfterMs' | 'card' | 'requestedBytes' | 'needBytes' | 'floorBytes' | 'ownHoldBytes'>;
 
 /** The one way to say no to a request. */
 export function deny(core: Core, denied: Denied): void {
@@ -55,7 +55,7 @@ export function deny(core: Core, denied: Denied): void {
     generation: denied.generation, request: denied.request,
     code: denied.code, details: denied.details,
     numbers, couldHaveBytes,
-    roomElsewhere: card === null || needBytes === 0 ? [] : roomElsewhere(core, card, needBytes),
+    roomElsewhere: card === null || card === core.host || needBytes === 0 ? [] : roomElsewhere(core, card, needBytes),
     retryAfterMs: denied.retryAfterMs ?? null,
     explain: id,
   });
@@ -88,6 +88,6 @@ export function shortageText(core: Core, card: Card, needBytes: number, ownHoldB
   const othersBytes = card.holdBytes - ownHoldBytes;
   const foreign = card.foreignBytes === null || card.foreignBytes === 0 ? '' : `, ${inWords(card.foreignBytes)} used by processes we do not own`;
   // Less than the ledger alone would give: what the card itself reads decides.
-  const read = free < ledgerTermBytes(card) && card.sample !== null ? `; the card reads ${inWords(card.sample.usedBytes)} used` : '';
+  const read = free < ledgerTermBytes(card) && card.sample !== null ? `; ${card === core.host ? 'the system' : 'the card'} reads ${inWords(card.sample.usedBytes)} used` : '';
   return `${inWords(needBytes)} needed, ${inWords(Math.max(0, free - othersBytes))} available (${inWords(card.chargedBytes)} charged, ${inWords(othersBytes)} held for others${foreign}${read})`;
 }

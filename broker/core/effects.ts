@@ -22,10 +22,12 @@ export type TerminateCause =
   /** It lost its broker, and has not come back or not said what it holds. */
   | 'orphaned'
   | 'card_lost'
+  /** It has grown in the machine's memory beyond what is leased, and did not give it back. */
+  | 'host_growth'
   | 'shutdown';
 
 export type Effect =
-  | { readonly type: 'grant'; readonly generation: string; readonly request: number; readonly lease: string; readonly device: string; readonly chargedBytes: number; readonly also?: readonly { readonly lease: string; readonly chargedBytes: number }[]; readonly explain: string | null }
+  | { readonly type: 'grant'; readonly generation: string; readonly request: number; readonly lease: string; readonly device: string; readonly chargedBytes: number; readonly keepCopy: boolean | null; readonly also?: readonly { readonly lease: string; readonly chargedBytes: number }[]; readonly explain: string | null }
   | {
       readonly type: 'deny';
       readonly generation: string;
@@ -102,6 +104,7 @@ export type PublishedName =
   | 'sample_lost'
   | 'sample_regained'
   | 'foreign_changed'
+  | 'host_growth'
   | 'backing_off';
 
 export type EffectType = Effect['type'];

@@ -5,7 +5,7 @@
  * believed: a report is a claim, a sample is a measurement, an exit is a fact.
  */
 import type {
-  LeasePart, ModelPolicy, ModelState, RequestClass, ResidencyState, TruthSource,
+  HostNeed, LeasePart, ModelPolicy, ModelState, RequestClass, ResidencyState, TruthSource,
 } from '../../protocol/index.js';
 
 /** A card's kind decides its default reserve and what may be believed. `cpu` is where 0-byte leases live (D18); `host` is the machine's memory, the second ledger (host.ts). */
@@ -63,6 +63,8 @@ type Happening =
       readonly confirms: Confirmation;
       /** What one process costs there before it has said so itself; null: nothing is known. */
       readonly floorBytes: number | null;
+      /** Its memory is the machine's: nothing is gained by moving a model from one to the other. */
+      readonly unified?: boolean;
     }
   | { readonly type: 'card_lost'; readonly device: string; readonly reason: string }
   | {
@@ -152,6 +154,8 @@ type Happening =
       readonly deadlineMs: number;
       readonly ageMs: number;
       readonly parkable: boolean;
+      /** Left out: nothing of the machine's memory, or what was said before of the lease that it extends. */
+      readonly host?: HostNeed;
       readonly profilesFreeMemory: boolean;
       readonly source: 'estimated' | 'declared' | 'learned' | 'measured';
       readonly policy: ModelPolicy;

@@ -1,6 +1,7 @@
 /** Candidates for eviction on one card, and the set to take: plan before evict, so that nothing is evicted when all of it would not suffice. */
 import type { RequestClass } from '../../protocol/index.js';
 import type { ExplainedVictim } from './explain.js';
+import { parkShortBytes } from './host.js';
 import { isIdleWorker } from './idle.js';
 import { isLoading } from './lease-store.js';
 import { returnCostMs } from './model.js';
@@ -119,13 +120,18 @@ function toPlan(victims: readonly Victim[]): Plan {
   return { victims, costMs: victims.reduce((sum, victim) => sum + victim.costMs, 0) };
 }
 
-function spawnCostMs(core: Core, engine: string | null): number {
+export function spawnCostMs(core: Core, engine: string | null): number {
   return core.spawnMs.get(engine ?? '') ?? assumedSpawnMs;
 }
 
-/** Whether parking is tried before unloading. */
+/** Whether parking is tried before unloading: it can be, and there is room for its copy or it has one (R57). */
 export function canPark(core: Core, lease: Lease): boolean {
-  return lease.parkable && core.processes.get(lease.generation)?.capabilities?.park !== false;
+  return couldPark(core, lease) && parkShortBytes(core, lease) === 0;
+}
+
+/** The same but for room in the machine's memory. Where that is the card's own, parking would free nothing. */
+export function couldPark(core: Core, lease: Lease): boolean {
+  return lease.parkable && core.processes.get(lease.generation)?.capabilities?.park !== false && core.cards.get(lease.device)?.unified !== true;
 }
 
 /** Why a lease is no victim for this seeker; null: it is one. Those of a gang are victims together or not at all. */
@@ -168,7 +174,7 @@ export function isBusy(core: Core, lease: Lease): boolean {
 }
 
 /** Loaded too short a while ago to be evicted by an equal or lower class. */
-function isYoung(core: Core, lease: Lease, seeker: Seeker): boolean {
+export function isYoung(core: Core, lease: Lease, seeker: Seeker): boolean {
   const { classPolicies } = core.options;
   if (classPolicies[seeker.class].rank > classPolicies[lease.class].rank) return false;
   return core.attendedUs - lease.loadedUs < classPolicies[lease.class].minimumResidencyMs * 1_000;

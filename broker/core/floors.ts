@@ -43,7 +43,7 @@ export function floorMeasured(core: Core, card: Card, seat: Seat, engine: string
 }
 
 /** Remembers the most that a process of this engine was ever seen to cost on this kind of card. */
-function learn(core: Core, card: Card, engine: string, bytes: number): void {
+export function learn(core: Core, card: Card, engine: string, bytes: number): void {
   const key = floorKey(card, engine);
   core.learnedFloors.set(key, Math.max(bytes, core.learnedFloors.get(key) ?? 0));
 }

@@ -8,6 +8,8 @@ import { tell, tellStuck } from './admission.js';
 import type { Leaving } from './eviction-plan.js';
 import { devicesOf, endGang, membersOf } from './gang.js';
 import { grantBudget } from './grant.js';
+import { gangCopiesFit, hostSpokesman } from './host.js';
+import { askHost, foreseeHost } from './host-admission.js';
 import { mustCard } from './must.js';
 import { placeGang } from './place-gang.js';
 import { carryOut, consider, type Intent } from './pursue.js';
@@ -20,8 +22,10 @@ export function settleGangs(core: Core): void {
   for (const gang of [...core.gangs.values()]) {
     if (!core.gangs.has(gang.key) || !gang.forming || !isAllSeen(core, gang)) continue;
     const members = membersOf(core, gang);
-    if (members.every(({ standing }) => standing === 'ready')) formGang(core, gang, members);
-    else makeRoom(core, gang, members);
+    const isReady = members.every(({ standing }) => standing === 'ready');
+    const lacking = inMemory(core, gang, isReady);
+    if (!isReady) makeRoom(core, gang, members, lacking);
+    else if (lacking === null) formGang(core, gang, members);
   }
 }
 
@@ -33,12 +37,25 @@ function isAllSeen(core: Core, gang: Gang): boolean {
   return devices.every((device) => !core.dirty.has(device));
 }
 
+/** What the gang waits for in the machine's memory, told by the member that speaks for it there; null: nothing. Without a prospect it keeps nobody up. */
+function inMemory(core: Core, gang: Gang, isTurn: boolean): string | null {
+  const spokesman = hostSpokesman(core, gang);
+  if (core.host === null || spokesman === null) return null;
+  const reason = isTurn ? askHost(core, spokesman) : foreseeHost(core, spokesman);
+  if (reason !== null) tell(core, mustCard(core, spokesman.device), spokesman, reason);
+  if (spokesman.planned) for (const waiter of membersOf(core, gang)) plan(core, waiter);
+  if (isTurn || reason !== null) setStalled(core, gang, reason === null || reason === 'host_leaving' ? null : core.host.device);
+  return reason;
+}
+
 function formGang(core: Core, gang: Gang, members: readonly Waiter[]): void {
   const budgets = members.filter((waiter) => waiter.kind === 'budget');
   if (budgets.length === 0) {
     placeGang(core, members);
     return;
   }
+  const copies = gangCopiesFit(core, budgets);
+  for (const waiter of budgets) waiter.hostCopies = copies;
   // From here on its requests end one by one, each granted.
   endGang(core, gang, null);
   const cards = budgets.map((waiter) => `${inWords(waiter.needBytes)} on ${waiter.device}`).join(', ');
@@ -52,10 +69,10 @@ function grantMember(core: Core, waiter: BudgetWaiter, cards: string): void {
 }
 
 /** Nothing is evicted anywhere unless enough can be on every card that is short. */
-function makeRoom(core: Core, gang: Gang, members: readonly Waiter[]): void {
+function makeRoom(core: Core, gang: Gang, members: readonly Waiter[], lacking: string | null): void {
   const intents = new Map<Waiter, Intent & { readonly looked: boolean }>();
   const leaving = { gangs: new Set<string>(), generations: new Set<string>() };
-  let stalledOn: string | null = null;
+  let stalledOn = lacking === null ? null : (core.host?.device ?? null);
   for (const waiter of members) {
     // Who holds what on a closed card is unknown: the others wait for that and keep nobody up.
     if (waiter.standing === 'kept' && mustCard(core, waiter.device).closedBy.size > 0) stalledOn ??= waiter.device;
@@ -70,6 +87,7 @@ function makeRoom(core: Core, gang: Gang, members: readonly Waiter[]): void {
   const mayEvict = stalledOn === null && members.every(({ standing }) => standing !== 'kept');
   for (const [waiter, intent] of intents) {
     const card = mustCard(core, waiter.device);
+    if (lacking !== null && waiter === hostSpokesman(core, gang)) continue;
     const isIdle = stalledOn === null ? !mayEvict && intent.plan !== null : stalledOn !== waiter.device;
     const outcome = isIdle ? 'gang_waits' : carryOut(core, card, waiter, intent);
     if (outcome === 'no_victims') tellStuck(core, card, waiter, intent.looked);

@@ -3,6 +3,7 @@ import { numbersOf } from './available.js';
 import { inMs } from './clock.js';
 import { forgetCommands } from './command.js';
 import { chargeFloor } from './floors.js';
+import { takeShare } from './host.js';
 import { considerIdle } from './idle.js';
 import { setCharged } from './ledger.js';
 import { openLease, reindex, setState } from './lease-store.js';
@@ -26,6 +27,7 @@ export function grantBudget(core: Core, card: Card, waiter: BudgetWaiter, unveri
   setCharged(core, lease.charge, lease.charge.wantedBytes + growBytes);
   if (extended === null || lease.state === 'parked') begin(core, lease);
   else if (growBytes > 0 && lease.state === 'resident') grow(core, lease);
+  takeShare(core, lease, waiter);
   if (waiter.profiles && card.loading.has(lease.id)) card.loadToken = lease.id;
   reindex(core, lease);
   const id = explain(core, {
@@ -42,7 +44,7 @@ export function grantBudget(core: Core, card: Card, waiter: BudgetWaiter, unveri
 export function tellGranted(core: Core, asked: { readonly generation: string; readonly request: number; readonly model: string }, lease: Lease, explainId: string | null, also: readonly Lease[] = []): void {
   count(core, 'grants');
   noteAnswered(core, asked.generation, asked.request);
-  emit(core, { type: 'grant', generation: asked.generation, request: asked.request, lease: lease.id, device: lease.device, chargedBytes: lease.charge.chargedBytes, ...(also.length === 0 ? {} : { also: also.map(({ id, charge }) => ({ lease: id, chargedBytes: charge.chargedBytes })) }), explain: explainId });
+  emit(core, { type: 'grant', generation: asked.generation, request: asked.request, lease: lease.id, device: lease.device, chargedBytes: lease.charge.chargedBytes, keepCopy: lease.host?.keepsCopy ?? null, ...(also.length === 0 ? {} : { also: also.map(({ id, charge }) => ({ lease: id, chargedBytes: charge.chargedBytes })) }), explain: explainId });
   publish(core, 'granted', { generation: asked.generation, request: asked.request, model: asked.model, lease: lease.id, device: lease.device, chargedBytes: lease.charge.chargedBytes });
 }
 

@@ -4,6 +4,7 @@
  */
 import { cardSumBytesMax, seatBytesMax } from './bounds.js';
 import { companions } from './gang.js';
+import { checkHost } from './host-invariants.js';
 import { isIdle, isLoading } from './lease-store.js';
 import { pendingOf } from './ledger.js';
 import { must, mustCard, mustLease } from './must.js';
@@ -39,6 +40,7 @@ function checkLease(lease: Lease): void {
 /** The whole check. Throws `invariant_broken`; changes nothing. */
 export function checkInvariants(core: Core): void {
   for (const card of core.cards.values()) checkCard(core, card);
+  if (core.host !== null) checkHost(core, core.host);
   for (const lease of core.leases.values()) checkIndexes(core, lease);
   for (const [key, waiter] of core.waiters) {
     const card = mustCard(core, waiter.device);

@@ -6,9 +6,10 @@
 import { inMs } from './clock.js';
 import { openCommand } from './command.js';
 import type { TerminateCause } from './effects.js';
-import { canPark } from './eviction-plan.js';
+import { canPark, couldPark } from './eviction-plan.js';
 import { failWishes } from './evict-progress.js';
 import { companions } from './gang.js';
+import { parkShortBytes } from './host.js';
 import { reindex, setState } from './lease-store.js';
 import { mustProcess } from './must.js';
 import { count, emit, explain, inWords, publish } from './report.js';
@@ -49,6 +50,8 @@ function mayFollow(lead: Lease, lease: Lease): boolean {
 function sendMove(core: Core, lease: Lease, order: EvictionOrder): void {
   const parks = order.target === 'host' && canPark(core, lease);
   const rung = order.bytes !== null ? 'partial' : parks ? 'park' : 'unload';
+  if (lease.host !== null) lease.host.parkUntilUs = null;
+  if (rung === 'unload' && order.target === 'host' && couldPark(core, lease)) tellNotParked(core, lease);
   const id = openCommand(core, { generation: lease.generation, kind: 'move', lease: lease.id });
   const { limits } = core.options;
   lease.job = { command: id, cause: order.cause, rung, when: order.when, bytes: order.bytes, waiterSinceAtUs: order.waiterSinceAtUs, beneficiary: order.beneficiary, startedUs: core.attendedUs, phase: 'sent', reason: order.reason };
@@ -64,6 +67,16 @@ function sendMove(core: Core, lease: Lease, order: EvictionOrder): void {
   publish(core, 'evicting', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, rung, when: order.when, cause: order.cause, reason: order.reason });
   // A plan has its own record, under the request that it was made for and under each victim.
   if (order.cause !== 'plan') explain(core, { verdict: 'evicting', text: `${lease.model} is to be ${rungWords[rung]}: ${order.reason}`, generation: lease.generation, model: lease.model, device: lease.device });
+}
+
+/** It is unloaded for want of room in the machine's memory (B50, B185). */
+function tellNotParked(core: Core, lease: Lease): void {
+  const shortBytes = parkShortBytes(core, lease);
+  count(core, 'parksRefused');
+  explain(core, {
+    verdict: 'evicting', generation: lease.generation, model: lease.model, device: lease.device,
+    text: `${lease.model} is unloaded instead of parked: ${shortBytes === null ? 'how much of the machine\'s memory is free is not known' : `${inWords(shortBytes)} are short in the machine's memory`}`,
+  });
 }
 
 /** The command did not do it: the next rung of the same victim. */

@@ -4,6 +4,7 @@ import { strangersBytes } from './available.js';
 import { failed, retryAfterOom, succeeded } from './backoff.js';
 import { claimBytesMax } from './bounds.js';
 import { inMs, msSince } from './clock.js';
+import { reportShare } from './host.js';
 import { closeCommand, openCommand } from './command.js';
 import type { CoreEvent } from './events.js';
 import { companions } from './gang.js';
@@ -139,7 +140,7 @@ export function onResidencyReported(core: Core, event: Reported): void {
   }
   lease.residencySeq = event.seq;
   lease.residency = event.state;
-  lease.hostBytes = event.hostBytes;
+  reportShare(core, lease, event.hostBytes, event.state === 'resident' || event.state === 'parked');
   publish(core, 'residency_changed', { lease: lease.id, model: lease.model, state: event.state, residentBytes: event.residentBytes, hostBytes: event.hostBytes });
   applyResidency(core, lease, event);
 }

@@ -1,9 +1,11 @@
 /** Leases in the ledger: opened, indexed anew after each change, closed. One function changes a state's consequences. */
+import type { HostNeed } from '../../protocol/index.js';
 import { strangersBytes } from './available.js';
 import { inMs } from './clock.js';
 import { forgetCommands } from './command.js';
 import { settleEvictRequests } from './evict-progress.js';
 import { companions, strandRest } from './gang.js';
+import { closeShare, newShare, rehost } from './host.js';
 import { detachLease, modelOf } from './model.js';
 import { must, mustCard } from './must.js';
 import { dropCharge, newCharge, seatOf, setFlux } from './ledger.js';
@@ -11,11 +13,11 @@ import { considerIdle } from './idle.js';
 import { countUse } from './use-forecast.js';
 import type { BudgetWaiter, Card, Core, Lease, LeaseState } from './state.js';
 
-const leaseTimers = ['grant_confirm', 'load', 'job', 'release', 'ttl', 'wish'] as const;
+const leaseTimers = ['grant_confirm', 'load', 'job', 'release', 'ttl', 'wish', 'trim'] as const;
 
 export function openLease(core: Core, card: Card, waiter: BudgetWaiter): Lease {
-  const { generation, model, gang, exclusive, policy, parkable, profiles, request } = waiter;
-  const lease = newLease(core, card, { id: nextLeaseId(core), generation, model, gang, parts: waiter.parts.filter((part) => part.bytes > 0), class: waiter.class, policy, exclusive, parkable, profiles, request });
+  const { generation, model, gang, exclusive, policy, parkable, profiles, host, request } = waiter;
+  const lease = newLease(core, card, { id: nextLeaseId(core), generation, model, gang, parts: waiter.parts.filter((part) => part.bytes > 0), class: waiter.class, policy, exclusive, parkable, profiles, host, request });
   enterLease(core, card, lease);
   return lease;
 }
@@ -27,6 +29,8 @@ export function nextLeaseId(core: Core): string {
 type Named = Pick<Lease, 'id' | 'generation' | 'model' | 'gang' | 'parts' | 'class' | 'policy' | 'exclusive' | 'parkable' | 'profiles'> & {
   /** The request that it is granted to; null: none of this broker's. */
   readonly request: number | null;
+  /** What it takes of the machine's memory; null: nothing is said of that. */
+  readonly host: HostNeed | null;
 };
 
 /** A lease as it begins: granted, nothing charged, nothing there, in no index. Written out, not spread: this runs once a grant. */
@@ -34,7 +38,7 @@ export function newLease(core: Core, card: Card, named: Named): Lease {
   return {
     id: named.id, generation: named.generation, model: named.model, device: card.device, gang: named.gang, order: core.nextOrder++,
     charge: newCharge('lease', named.id, card.device, named.generation),
-    state: 'granted', residency: 'absent', parts: named.parts, growing: false, exclusive: named.exclusive, hostBytes: 0,
+    state: 'granted', residency: 'absent', parts: named.parts, growing: false, exclusive: named.exclusive, hostBytes: 0, host: newShare(core, named.id, named.generation, named.host),
     class: named.class, policy: named.policy,
     pinned: core.models.get(named.model)?.pinned ?? named.policy.pinned,
     parkable: named.parkable, profiles: named.profiles,
@@ -92,6 +96,7 @@ export function reindex(core: Core, lease: Lease): void {
   if (idleBytes > lease.idleBytes) card.planEpoch++;
   card.idleBytes += idleBytes - lease.idleBytes;
   lease.idleBytes = idleBytes;
+  rehost(core, lease);
   considerTtl(core, lease);
   core.dirty.add(card.device);
   core.touched.add(lease.id);
@@ -132,6 +137,7 @@ export function closeLease(core: Core, lease: Lease): void {
   card.idleBytes -= lease.idleBytes;
   lease.idleBytes = 0;
   dropCharge(core, lease.charge);
+  closeShare(core, lease);
   forgetCommands(core, lease);
   core.leases.delete(lease.id);
   core.over.delete(lease.id);

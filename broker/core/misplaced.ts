@@ -19,9 +19,9 @@ export function judgeProcess(core: Core, card: Card, seat: Seat, givenBackBytes:
   if (process?.role === 'holder' && readingBytes !== null && seat.leases.size === 0) judgeHolder(core, card, process, readingBytes);
 }
 
-/** A worker that was never given the card to see. */
+/** A worker that was never given the card to see. The machine's memory is everybody's. */
 export function seesNothingOf(card: Card, seat: Seat, process: Process): boolean {
-  return process.role === 'worker' && seat.leases.size === 0 && !process.devices.includes(card.device);
+  return card.kind !== 'host' && process.role === 'worker' && seat.leases.size === 0 && !process.devices.includes(card.device);
 }
 
 function judgeMisplaced(core: Core, card: Card, seat: Seat, process: Process, readingBytes: number): void {

@@ -111,15 +111,32 @@ export function assignmentKey(generation: string, model: string): string {
 
 /** Expected cost of bringing a lease back: reload (or resume) time times the likelihood of use soon. */
 export function returnCostMs(core: Core, lease: Lease, parks: boolean): number {
-  const model = core.models.get(lease.model);
-  const loadMs = model?.loadMs ?? loadedBytes(core, lease) / assumedBytesPerMs;
-  const reloadMs = parks ? (model?.resumeMs ?? loadMs / assumedResumeSpeedup) : loadMs;
   const calls = lease.inFlight + lease.queued;
-  if (calls > 0 || model === undefined) return reloadMs * (1 + calls);
-  return reloadMs * likelihoodOfUse(core.pace, model.gaps, Math.max(0, core.attendedUs - lease.lastUsedUs), soonUs(core.pace));
+  return reloadMs(core, lease, parks) * (calls > 0 ? 1 + calls : likelihoodOf(core, lease));
 }
 
-/** A model over several cards comes and goes as a whole. */
+/**
+ * Expected cost of losing the copy of a model that is on its card: it is paid only if the model is put away and then
+ * wanted. Both are likely of none: what is used all the time stays, and what nobody uses is not wanted.
+ */
+export function copyLossMs(core: Core, lease: Lease): number {
+  const likelihood = lease.inFlight + lease.queued > 0 ? 1 : likelihoodOf(core, lease);
+  return Math.max(0, reloadMs(core, lease, false) - reloadMs(core, lease, true)) * likelihood * (1 - likelihood);
+}
+
+function reloadMs(core: Core, lease: Lease, parks: boolean): number {
+  const model = core.models.get(lease.model);
+  const loadMs = model?.loadMs ?? loadedBytes(core, lease) / assumedBytesPerMs;
+  return parks ? (model?.resumeMs ?? loadMs / assumedResumeSpeedup) : loadMs;
+}
+
+/** That it is used soon, by how it was used before. */
+function likelihoodOf(core: Core, lease: Lease): number {
+  const model = core.models.get(lease.model);
+  return model === undefined ? 1 : likelihoodOfUse(core.pace, model.gaps, Math.max(0, core.attendedUs - lease.lastUsedUs), soonUs(core.pace));
+}
+
+/** A model over several cards comes and goes as a whole. Of a parked one nothing is charged there any more: its copy tells its size. */
 function loadedBytes(core: Core, lease: Lease): number {
-  return lease.gang === null ? lease.charge.chargedBytes : companions(core, lease).reduce((sum, { charge }) => sum + charge.chargedBytes, 0);
+  return companions(core, lease).reduce((sum, { charge, hostBytes }) => sum + Math.max(charge.chargedBytes, hostBytes), 0);
 }

@@ -13,8 +13,18 @@ export function mustLease(core: Core, id: string): Lease {
   return lease;
 }
 
+/** The card of that name, or the machine's memory. */
+export function cardOf(core: Core, device: string): Card | undefined {
+  return core.cards.get(device) ?? (core.host?.device === device ? core.host : undefined);
+}
+
+/** Every ledger: the cards, and the machine's memory where it is leased. */
+export function ledgersOf(core: Core): readonly Card[] {
+  return core.host === null ? [...core.cards.values()] : [...core.cards.values(), core.host];
+}
+
 export function mustCard(core: Core, device: string): Card {
-  const card = core.cards.get(device);
+  const card = cardOf(core, device);
   must(card !== undefined, `card ${device} is named by the ledger and exists`);
   return card;
 }

@@ -6,6 +6,6 @@ export function newProcess(core: Core, known: Pick<Process, 'generation' | 'role
     ...known, capabilities: null, sessionOpen: false, returning: false, returnedAtUs: 0,
     startedUs: core.attendedUs, lastHeartbeatUs: core.attendedUs,
     leases: new Set(), models: new Map(), requests: new Set(), joined: new Set(), commands: new Set(), answered: new Set(), gangsOver: new Map(), floorsUnfound: new Map(),
-    startedFor: null, endCause: null, endWhenIdle: null,
+    startedFor: null, endCause: null, endWhenIdle: null, growth: null,
   };
 }

@@ -1,4 +1,5 @@
 /** What the shell puts on record of a process, for a broker that may start after us. */
+import { ledgersOf } from './must.js';
 import { holdsNothing } from './process.js';
 import { isUnannounced } from './closed-cards.js';
 import type { ProcessReading } from './events.js';
@@ -9,7 +10,7 @@ import type { Core, Seat } from './state.js';
 /** What is charged for a process before any model, by card. */
 export function floorsOf(core: Core, generation: string): { readonly device: string; readonly bytes: number }[] {
   const floors: { readonly device: string; readonly bytes: number }[] = [];
-  for (const card of core.cards.values()) {
+  for (const card of ledgersOf(core)) {
     const bytes = card.seats.get(generation)?.floor.chargedBytes ?? 0;
     if (bytes > 0) floors.push({ device: card.device, bytes });
   }

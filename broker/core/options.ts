@@ -19,4 +19,6 @@ export interface CoreOptions {
   readonly engines: readonly EngineDescription[];
   /** When no probe answers: go on with the ledger alone, flagged unverified. Default false: nothing new is granted. */
   readonly allowLedgerOnly: boolean;
+  /** The same for the machine's memory. */
+  readonly allowHostUnknown?: boolean;
 }

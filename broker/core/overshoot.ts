@@ -81,7 +81,8 @@ export function judgeSeat(core: Core, card: Card, seat: Seat, givenBackBytes: nu
   const strayBytes = excessBytes <= core.options.limits.measureToleranceBytes ? 0 : excessBytes;
   if (strayBytes > seat.residue.chargedBytes) chargeStray(core, card, seat, strayBytes);
   // While something of it loads, what was granted for that would hide what is unexplained.
-  else if (settled && strayBytes < seat.residue.chargedBytes) shrinkResidue(core, seat, strayBytes);
+  // Nor does a process that ends: it may be gone already, and what it had not yet back.
+  else if (settled && strayBytes < seat.residue.chargedBytes && !card.ending.has(seat.generation)) shrinkResidue(core, seat, strayBytes);
   if (settled && seat.coming.chargedBytes === 0) seat.baselineBytes = Math.max(0, readingBytes - leasedSeenBytes(seat) - seat.residue.chargedBytes);
 }
 

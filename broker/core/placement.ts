@@ -1,6 +1,7 @@
 /** Where a model runs: in a worker that hosts it, one with room for it, or a new one on the cards that were chosen for it. */
 import { inMs } from './clock.js';
 import { chargeFloor } from './floors.js';
+import { leaveHostWaiters } from './host-hold.js';
 import { considerIdle, isIdleWorker } from './idle.js';
 import { endGang } from './gang.js';
 import { setFlux } from './ledger.js';
@@ -119,6 +120,7 @@ export function join(core: Core, waiter: PlaceWaiter, process: Process): void {
   const card = core.cards.get(waiter.device);
   if (card !== undefined) {
     setHold(core, card, waiter, 0);
+    leaveHostWaiters(core, waiter);
     dequeue(card, waiter);
   }
   core.workersAwaited.delete(waiter.key);
@@ -166,6 +168,7 @@ function spawn(core: Core, waiter: PlaceWaiter): Process {
   core.processes.set(generation, process);
   core.workers.add(generation);
   for (const device of devices) startOn(core, mustCard(core, device), generation, waiter.engine);
+  if (core.host !== null) setFlux(core, chargeFloor(core, core.host, generation, waiter.engine).floor, 'loading');
   core.timers.set('spawn', generation, inMs(core, core.options.limits.spawnTimeoutMs));
   count(core, 'spawns');
   emit(core, { type: 'spawn', generation, engine: waiter.engine, devices });

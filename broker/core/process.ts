@@ -9,6 +9,7 @@ import type { CoreEvent } from './events.js';
 import { dropFloorClaims } from './floors.js';
 import { forgetGangs } from './gang.js';
 import { considerIdle } from './idle.js';
+import { leaveHost } from './host.js';
 import { quarantine } from './ladder.js';
 import { dropCharge, newCharge, seatOf, setAttributed, setCharged, setFlux, setMeasured, setResident } from './ledger.js';
 import { closeLease } from './lease-store.js';
@@ -115,6 +116,7 @@ export function onProcessReady(core: Core, event: Of<'process_ready'>): void {
   watchHeartbeat(core, process.generation, core.attendedUs);
   if (process.engine !== null) core.spawnMs.set(process.engine, msSince(core, process.startedUs));
   for (const device of process.devices) settleFloor(core, mustCard(core, device), process);
+  if (core.host !== null) settleFloor(core, core.host, process);
   reportFloors(core, process, event.floors);
   publish(core, 'process_ready', { generation: process.generation, engine: process.engine });
   for (const key of [...process.joined]) {
@@ -232,6 +234,7 @@ export function onKillUnconfirmed(core: Core, event: Of<'kill_unconfirmed'>): vo
   leaveSpawning(core, process);
   process.state = 'quarantined';
   for (const card of core.cards.values()) card.ending.delete(event.generation);
+  core.host?.ending.delete(event.generation);
   for (const id of [...process.leases]) quarantine(core, mustLease(core, id), event.reason);
   leaveUnreturned(core, process, event.reason);
   failJoined(core, process, event.reason);
@@ -254,6 +257,7 @@ function removeProcess(core: Core, process: Process, ran: boolean): void {
     core.dirty.add(card.device);
   }
   openCards(core, process);
+  leaveHost(core, process.generation);
   dropFloorClaims(core, process.generation);
   for (const command of process.commands) core.commands.delete(command);
   for (const [model] of process.models) {

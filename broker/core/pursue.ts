@@ -6,6 +6,7 @@
 import { available, leavingBytes, ledgerTermBytes, numbersOf } from './available.js';
 import { explainVictims, isSerial, leavingHereBytes, noneLeaving, planVictims, type Leaving, type Plan, type Seeker, type Victim } from './eviction-plan.js';
 import { companions } from './gang.js';
+import { makesRoomToPark } from './host-park.js';
 import { shownNeed } from './need.js';
 import { mustCard, mustProcess, mustLease } from './must.js';
 import { cancelDrain, startEviction } from './ladder.js';
@@ -94,6 +95,11 @@ function slowDrains(core: Core, card: Card, head: Waiter): [Lease, Job][] {
 /** Carries a plan out. With busy victims in it only their doors are shut now: the idle ones go when that has worked. */
 function commit(core: Core, card: Card, head: Waiter, plan: Plan, shortBytes: number): void {
   head.planned = true;
+  const drains = plan.victims.filter((victim) => victim.busy);
+  const chosen = drains.length > 0 ? drains : plan.victims;
+  const ready = chosen.filter(({ lease }) => lease === null || !makesRoomToPark(core, lease));
+  // All of them wait for room to be parked: that was told when it began to be made.
+  if (ready.length === 0) return;
   explain(core, {
     verdict: 'evicting',
     text: `${head.model} needs ${inWords(shortBytes)} more on ${card.device}: ${plan.victims.length === 1 ? '1 victim' : `${String(plan.victims.length)} victims`} chosen, at an expected cost of ${plan.costMs.toFixed(0)} ms`,
@@ -101,9 +107,7 @@ function commit(core: Core, card: Card, head: Waiter, plan: Plan, shortBytes: nu
     numbers: numbersOf(core, card, shownNeed(core, head)),
     victims: explainVictims(core, card, seekerOf(head), plan),
   });
-  const drains = plan.victims.filter((victim) => victim.busy);
-  const chosen = drains.length > 0 ? drains : plan.victims;
-  const now = card.confirms === 'total' ? chosen.slice(0, 1) : chosen;
+  const now = card.confirms === 'total' ? ready.slice(0, 1) : ready;
   const spareBytes = plan.victims.reduce((sum, victim) => sum + victim.freesBytes, 0) - shortBytes;
   const partial = partialVictim(core, chosen, spareBytes);
   for (const victim of now) evict(core, head, victim, victim === partial ? spareBytes : 0);

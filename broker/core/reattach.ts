@@ -8,11 +8,12 @@ import { inMs } from './clock.js';
 import { closeCard, explainBytes, leaveUnreturned, openCards } from './closed-cards.js';
 import type { CoreEvent } from './events.js';
 import { considerIdle } from './idle.js';
+import { dropTrim } from './host-trim.js';
 import { askModels } from './lease-events.js';
 import { dropJob } from './ladder.js';
 import { closeCommand } from './command.js';
 import { reindex } from './lease-store.js';
-import { mustLease } from './must.js';
+import { cardOf, mustLease } from './must.js';
 import { newProcess } from './new-process.js';
 import { setOver } from './overshoot.js';
 import { count, explain, publish } from './report.js';
@@ -34,8 +35,8 @@ export function onProcessRecorded(core: Core, event: Of<'process_recorded'>): vo
   process.returning = true;
   core.processes.set(generation, process);
   if (role === 'worker') core.workers.add(generation);
-  for (const device of devices) {
-    const card = core.cards.get(device);
+  for (const device of core.host === null ? devices : [...devices, core.host.device]) {
+    const card = cardOf(core, device);
     const floorBytes = event.floors.find((floor) => floor.device === device)?.bytes ?? 0;
     if (card !== undefined) closeCard(core, card, process, floorBytes);
     else process.floorsUnfound.set(device, floorBytes);
@@ -51,6 +52,7 @@ export function detach(core: Core, process: Process): void {
   for (const id of process.leases) {
     const lease = mustLease(core, id);
     if (lease.job !== null) dropJob(core, lease);
+    dropTrim(core, lease);
     lease.recallCommand = null;
     lease.grantRequest = null;
     core.timers.drop('grant_confirm', id);

@@ -22,7 +22,9 @@ export function makeGood(core: Core): void {
 }
 
 function chargeOf(core: Core, seat: Seat, id: string): Charge {
-  const charge = core.leases.get(id)?.charge ?? (id === seat.floor.id ? seat.floor : seat.residue);
+  const lease = core.leases.get(id);
+  const ofLease = seat.device === core.host?.device ? lease?.host?.charge : lease?.charge;
+  const charge = ofLease ?? (id === seat.floor.id ? seat.floor : seat.residue);
   must(charge.id === id, `charge ${id} was cut and exists`);
   return charge;
 }

@@ -9,6 +9,8 @@ import { gangKey, membersOf } from './gang.js';
 import { enterGang, firstMember, gangFault, gatheringGang, loneMemberFault, spoilGang } from './gang-request.js';
 import { grantBudget } from './grant.js';
 import { isBytes, leasableBytesMax, withHeadroom } from './headroom.js';
+import { wrongHostBytes } from './host.js';
+import { hostHasRoom, refuseHost } from './host-admission.js';
 import { wasUseful } from './idle.js';
 import { asksNothing, capacityBytes, extendedLease, floorOf, needOf, neverText, shownNeed, sumOf, wholeNeedBytes } from './need.js';
 import { neverHere, noteAsked } from './model.js';
@@ -32,7 +34,7 @@ export function onBudgetRequested(core: Core, event: BudgetRequested): void {
   process.startedFor = null;
   if (event.lease === null) forgetLostGrants(core, process, event);
   const card = core.cards.get(event.device) ?? null;
-  const waiter = card === null || wrongBytes(event.parts, event.peakBytes) !== null ? null : budgetWaiter(core, card, event);
+  const waiter = card === null || wrongBytes(event.parts, event.peakBytes) !== null || wrongHost(event) !== null ? null : budgetWaiter(core, card, event);
   if (waiter !== null) waiter.needBytes = needOf(core, waiter);
   const refusal = refuseBudget(core, event, process, card);
   if (refusal !== null || card === null || waiter === null) {
@@ -46,7 +48,7 @@ export function onBudgetRequested(core: Core, event: BudgetRequested): void {
     else refuse(core, event, card, fault, waiter);
     return;
   }
-  if (asksNothing(core, waiter)) {
+  if (asksNothing(core, waiter) && hostHasRoom(core, waiter)) {
     grantBudget(core, card, waiter, false);
     return;
   }
@@ -74,7 +76,7 @@ function refuseBudget(core: Core, event: BudgetRequested, process: Process, card
     return { code: 'shutting_down', details: { what: event.generation }, text: `${event.generation} is being ended` };
   }
   if (card === null) return unknownDevice(core, event.device);
-  const wrong = wrongBytes(event.parts, event.peakBytes);
+  const wrong = wrongBytes(event.parts, event.peakBytes) ?? wrongHost(event);
   if (wrong !== null) return wrong;
   if (card.lost !== null) return lostDevice(core, card);
   const { leasesMax } = core.options.limits;
@@ -110,6 +112,8 @@ function refuseQueueing(core: Core, card: Card, waiter: BudgetWaiter): Refusal |
   if (wholeBytes > capacityBytes(card)) {
     return { code: 'never_fits', details: { model: waiter.model, needBytes: String(wholeBytes), device: card.device, mostBytes: String(capacityBytes(card)) }, text: `${waiter.model} can never fit on ${card.device}: ${neverText(wholeBytes, floorOf(core, waiter), core.processes.get(waiter.generation)?.engine ?? 'holder', card)}` };
   }
+  const host = refuseHost(core, waiter);
+  if (host !== null) return host;
   for (const key of core.processes.get(waiter.generation)?.requests ?? []) {
     const other = core.waiters.get(key);
     if (other !== undefined && other.kind === 'budget' && other.model === waiter.model && (waiter.gang === null || other.gang !== waiter.gang)) {
@@ -141,6 +145,11 @@ export function wrongBytes(parts: readonly LeasePart[], peakBytes: number): Refu
   for (const part of parts) if (!isBytes(part.bytes)) return bytesRefusal(`parts.${part.name}`, part.bytes);
   if (!isBytes(peakBytes)) return bytesRefusal('peakBytes', peakBytes);
   return Number.isNaN(sumOf(parts)) ? bytesRefusal('sum of parts', parts.reduce((sum, part) => sum + part.bytes, 0)) : null;
+}
+
+function wrongHost(event: BudgetRequested): Refusal | null {
+  const wrong = event.host === undefined ? null : wrongHostBytes(event.host);
+  return wrong === null ? null : bytesRefusal(...wrong);
 }
 
 export function bytesRefusal(field: string, value: number): Refusal {
@@ -221,7 +230,8 @@ export function momentsOf(core: Core, event: Asking): Pick<Waiter, 'arrivedUs' |
 
 // Written out, not spread: this runs once a grant.
 function budgetWaiter(core: Core, card: Card, event: BudgetRequested): BudgetWaiter {
-  const requestedBytes = Math.max(sumOf(event.parts), event.peakBytes);
+  const peakBytes = peakOf(card, event);
+  const requestedBytes = Math.max(sumOf(event.parts), peakBytes);
   const gang = gatheringGang(core, event.generation, event.gang);
   const first = gang === null ? null : firstMember(core, gang);
   const { deadlineUs, deadlineMs, arrivedUs, arrivedAtUs } = momentsOf(core, event);
@@ -230,10 +240,16 @@ function budgetWaiter(core: Core, card: Card, event: BudgetRequested): BudgetWai
     key: waiterKey(event.generation, event.request),
     generation: event.generation, request: event.request, model: event.model, order: first?.order ?? core.nextOrder++,
     class: first?.class ?? event.class, arrivedUs: first?.arrivedUs ?? arrivedUs, arrivedAtUs: first?.arrivedAtUs ?? arrivedAtUs, deadlineUs, deadlineMs, policy: event.policy, device: card.device,
-    gang: event.gang === null ? null : gangKey(event.generation, event.gang.gang), standing: 'kept', roomBytes: 0, needBytes: 0, holdBytes: 0, planned: false, skips: 0, triedEpoch: -1, told: null, toldStalled: null, reason: 'queued',
-    lease: event.lease, parts: event.parts, requestedBytes, peakBytes: event.peakBytes,
-    parkable: event.parkable, profiles: event.profilesFreeMemory, exclusive: isException(card, event, requestedBytes),
+    gang: event.gang === null ? null : gangKey(event.generation, event.gang.gang), standing: 'kept', roomBytes: 0, needBytes: 0, holdBytes: 0, hostNeedBytes: 0, hostHoldBytes: 0, hostTriedEpoch: -1, hostHopeless: false, hostCopies: null, planned: false, skips: 0, triedEpoch: -1, told: null, toldStalled: null, reason: 'queued',
+    lease: event.lease, parts: event.parts, requestedBytes, peakBytes,
+    parkable: event.parkable, profiles: event.profilesFreeMemory, exclusive: isException(card, event, requestedBytes), host: event.host ?? null,
   };
+}
+
+/** Where the card's memory is the machine's, a load takes of the same memory what it takes beside the card. */
+function peakOf(card: Card, { parts, peakBytes, host }: BudgetRequested): number {
+  if (!card.unified || host === undefined) return peakBytes;
+  return Math.min(leasableBytesMax, Math.max(sumOf(parts), peakBytes) + Math.max(host.neededBytes, host.peakBytes));
 }
 
 /** The one exception to the headroom: marked by the operator, measured, and it fits the empty card only without it. */

@@ -4,9 +4,10 @@ import { confirmReleases, isQuiet } from './confirm.js';
 import type { CoreEvent, ProcessReading } from './events.js';
 import { judge, leasedSeenBytes, seatOf, setReading } from './ledger.js';
 import { closeLease } from './lease-store.js';
+import { judgeHostSeat, relieveHost } from './host-growth.js';
 import { noteMoved } from './load-progress.js';
 import { judgeProcess } from './misplaced.js';
-import { mustLease } from './must.js';
+import { cardOf, mustLease } from './must.js';
 import { sampleAnswered } from './probe.js';
 import { count, explain, inWords, publish } from './report.js';
 import { judgeSpills, spilledBytesOf } from './spill.js';
@@ -16,7 +17,7 @@ type Sampled = Extract<CoreEvent, { type: 'sampled' }>;
 type SampleFailed = Extract<CoreEvent, { type: 'sample_failed' }>;
 
 export function onSampled(core: Core, event: Sampled): void {
-  const card = core.cards.get(event.device);
+  const card = cardOf(core, event.device);
   if (card === undefined || card.lost !== null) {
     count(core, 'strayEvents');
     return;
@@ -37,13 +38,17 @@ export function onSampled(core: Core, event: Sampled): void {
   card.sample = { takenAtUs, usedBytes: event.usedBytes, totalBytes: event.totalBytes, truth: event.truth };
   takeReadings(core, card, event.usedBytes, card.confirms === 'process' ? event.processes : null);
   const givenBack = judgeCharges(core, card, takenAtUs);
-  confirmReleases(core, card, takenAtUs, event.usedBytes);
+  // A cgroup's limit may change, and the machine's size with it.
+  if (card === core.host) card.totalBytes = event.totalBytes;
+  else confirmReleases(core, card, takenAtUs, event.usedBytes);
   for (const seat of [...card.seats.values()]) {
     const process = core.processes.get(seat.generation);
     const returnedAtUs = process?.returnedAtUs ?? 0;
     if (isUnannounced(card, process)) judgeUnannounced(core, card, seat, process);
     // What was read before it had said what it holds is nobody's fault.
-    else if (returnedAtUs <= takenAtUs) judgeProcess(core, card, seat, givenBack.get(seat.generation) ?? 0);
+    else if (returnedAtUs > takenAtUs) continue;
+    else if (card === core.host) judgeHostSeat(core, card, seat, takenAtUs);
+    else judgeProcess(core, card, seat, givenBack.get(seat.generation) ?? 0);
   }
   confirmQuarantined(core, card);
   judgeForeign(core, card, takenAtUs, event.usedBytes + spilledBytesOf(card, event.spilled));
@@ -51,6 +56,7 @@ export function onSampled(core: Core, event: Sampled): void {
   card.planEpoch++;
   core.dirty.add(card.device);
   sampleAnswered(core, card, takenAtUs);
+  if (card === core.host) relieveHost(core, card);
 }
 
 /** Lets the sample judge what has changed; what each process has given back since it was taken. */
@@ -66,7 +72,7 @@ function judgeCharges(core: Core, card: Card, takenAtUs: number): Map<string, nu
 
 /** No reading: not zero, and no reason to drop the last good one before it is too old. */
 export function onSampleFailed(core: Core, event: SampleFailed): void {
-  const card = core.cards.get(event.device);
+  const card = cardOf(core, event.device);
   if (card === undefined) {
     count(core, 'strayEvents');
     return;
@@ -112,7 +118,8 @@ function takeReadings(core: Core, card: Card, usedBytes: number, processes: read
   for (const [generation, bytes] of listed) {
     // A process of ours that takes bytes here without ever having asked: they are its floor (D7).
     const role = core.processes.get(generation)?.role;
-    if (bytes > 0 && (role === 'holder' || role === 'worker')) seatOf(core, card, generation);
+    // Another program's own memory is nobody's business but what it leases.
+    if (bytes > 0 && ((role === 'holder' && card !== core.host) || role === 'worker')) seatOf(core, card, generation);
   }
   for (const seat of card.seats.values()) {
     const bytes = processes === null ? null : (listed.get(seat.generation) ?? 0);
@@ -150,7 +157,9 @@ function judgeForeign(core: Core, card: Card, takenAtUs: number, usedBytes: numb
     card.foreignBaseBytes = certain ? card.strangersBytes : Math.min(card.foreignBaseBytes, card.strangersBytes);
   } else if (still && isQuiet(core, card, takenAtUs)) card.foreignBaseBytes = foreignBytes;
   else card.foreignBaseBytes = Math.min(card.foreignBaseBytes, Math.max(0, usedBytes - settledAttributed(core, card)));
-  if (Math.abs(foreignBytes - before) > core.options.limits.measureToleranceBytes) publish(core, 'foreign_changed', { device: card.device, foreignBytes, beforeBytes: before });
+  // A machine's memory is never at rest: there only what matters is told.
+  const toldFromBytes = card === core.host ? Math.floor(card.totalBytes / 64) : core.options.limits.measureToleranceBytes;
+  if (Math.abs(foreignBytes - before) > toldFromBytes) publish(core, 'foreign_changed', { device: card.device, foreignBytes, beforeBytes: before });
 }
 
 /** A process that should take bytes here is no longer listed. */

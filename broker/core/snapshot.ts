@@ -1,6 +1,6 @@
 /** The whole state as plain JSON, and back: Maps and Sets are tagged, shared records are named by id and rejoined. */
 import { LeaseholdError } from '../../protocol/index.js';
-import type { Card, Core } from './state.js';
+import type { Card, Charge, Core } from './state.js';
 import { Timers, type Timer } from './timers.js';
 
 const version = 2;
@@ -21,19 +21,25 @@ export function restore(json: unknown): Core {
   for (const timer of listed) timers.set(timer.kind, timer.key, timer.dueUs);
   const core = { ...(decode(state) as Omit<Core, 'timers'>), timers };
   for (const card of core.cards.values()) rejoin(core, card);
+  if (core.host !== null) rejoin(core, core.host);
   return core;
 }
 
 /** The charges that no sample has judged yet are the ledger's own records, not copies of them. */
 function rejoin(core: Core, card: Card): void {
   for (const [id, copy] of [...card.unsampled]) {
-    const own = core.leases.get(id)?.charge ?? seatCharge(card, copy.generation, id) ?? card.returning.get(copy.generation)?.charge;
+    const own = core.leases.get(id)?.charge ?? shareCharge(core, id) ?? seatCharge(card, copy.generation, id) ?? card.returning.get(copy.generation)?.charge;
     if (own === undefined) card.unsampled.delete(id);
     else card.unsampled.set(id, own);
   }
 }
 
-function seatCharge(card: Card, generation: string, id: string): Card['unsampled'] extends Map<string, infer C> ? C | undefined : never {
+function shareCharge(core: Core, id: string): Charge | undefined {
+  for (const lease of core.leases.values()) if (lease.host?.charge.id === id) return lease.host.charge;
+  return undefined;
+}
+
+function seatCharge(card: Card, generation: string, id: string): Charge | undefined {
   const seat = card.seats.get(generation);
   return seat?.floor.id === id ? seat.floor : seat?.residue.id === id ? seat.residue : undefined;
 }

@@ -4,10 +4,11 @@
  * Nothing outside this folder may read or change it. All times are attended
  * microseconds (see clock.ts) unless they say `AtUs`, which is the real clock.
  */
-import type { AdmissionNumbers, ErrorCode, LeasePart, ModelPolicy, RequestClass, ResidencyState, TruthSource } from '../../protocol/index.js';
+import type { AdmissionNumbers, HostNeed, LeasePart, ModelPolicy, RequestClass, ResidencyState, TruthSource } from '../../protocol/index.js';
 import type { Effect, TerminateCause } from './effects.js';
 import type { CardKind, Confirmation, EngineCapabilities, MissingReading } from './events.js';
 import type { ExplainRecord } from './explain.js';
+import type { EvictRequest, Gang, GangRefusal, Waiter } from './state-requests.js';
 import type { CoreOptions } from './options.js';
 import type { Timers } from './timers.js';
 import type { Gaps, Pace } from './use-forecast.js';
@@ -75,6 +76,8 @@ export interface Seat {
   readonly cut: { readonly charged: Set<string>; readonly resident: Set<string> };
   /** Leases whose load failed here and of which no sample has yet shown what they left (B44). */
   readonly remeasure: Set<string>;
+  /** On the host: when something here was last said to be given back; only a younger reading shows whether it was. */
+  loweredAtUs: number;
 }
 
 /** Bytes of a process that has ended and that no sample has yet shown gone. */
@@ -104,6 +107,7 @@ export interface Card {
   reserveBytes: number;
   confirms: Confirmation;
   floorBytes: number | null;
+  readonly unified: boolean;
   lost: { readonly sinceAtUs: number; readonly reason: string } | null;
 
   readonly charged: Record<ChargeKind, number>;
@@ -165,6 +169,36 @@ export interface Card {
   maxOverReserveBytes: number;
 }
 
+/** What a lease has of the machine's memory; what is charged for it follows from these and the lease (host.ts). */
+export interface HostShare {
+  readonly charge: Charge;
+  asked: HostNeed;
+  /** It may keep a copy, or has one. */
+  keepsCopy: boolean;
+  /** It has been loaded once: the peak of that is over. */
+  loaded: boolean;
+  /** A `trim_host` under way. */
+  trim: HostTrim | null;
+  /** Trims in a row that went unanswered. */
+  strikes: number;
+  /** Passed over as a victim on the host until then. */
+  avoidUntilUs: number;
+  /** Its engine cannot give the copy back by itself. */
+  fixed: boolean;
+  /** Room to park it is being made, and is waited for until then; null: not. */
+  parkUntilUs: number | null;
+}
+
+export interface HostTrim {
+  readonly command: number;
+  readonly bytes: number;
+  readonly cause: TrimCause;
+  readonly reason: string;
+}
+
+/** `plan`: room for a request; `park`: for a model that is to be parked; `growth`: of its process, beyond what is leased. */
+export type TrimCause = 'plan' | 'park' | 'pressure' | 'growth';
+
 export type LeaseState = 'granted' | 'loading' | 'resident' | 'parked' | 'releasing' | 'quarantined';
 
 /** A release that was reported and not yet seen. */
@@ -184,7 +218,7 @@ export interface Release {
   measuredAtUs: number | null;
 }
 
-export type JobCause = 'plan' | 'ttl' | 'request' | 'overshoot' | 'residue' | 'gang';
+export type JobCause = 'plan' | 'ttl' | 'request' | 'overshoot' | 'residue' | 'gang' | 'pressure';
 
 /** An eviction command under way for one lease. */
 export interface Job {
@@ -219,7 +253,10 @@ export interface Lease {
   growing: boolean;
   /** Charged without the headroom: the operator's one exception. */
   exclusive: boolean;
+  /** Of a copy in the machine's memory, as its owner reports. */
   hostBytes: number;
+  /** Null where the machine's memory is not leased. */
+  readonly host: HostShare | null;
   class: RequestClass;
   policy: ModelPolicy;
   pinned: boolean;
@@ -298,112 +335,8 @@ export interface Process {
   endCause: TerminateCause | null;
   /** To be ended as soon as no call is in flight in it. */
   endWhenIdle: TerminateCause | null;
-}
-
-interface Asked {
-  readonly key: string;
-  readonly generation: string;
-  readonly request: number;
-  readonly model: string;
-  readonly order: number;
-  class: RequestClass;
-  readonly arrivedUs: number;
-  readonly arrivedAtUs: number;
-  deadlineUs: number;
-  deadlineMs: number;
-  readonly policy: ModelPolicy;
-  /** The card it waits for. */
-  readonly device: string;
-  /** The gang it is of, by its key; null: it is alone. */
-  readonly gang: string | null;
-  /** How it stands at the last look, for its gang: it could be granted, it is first and short, or something else keeps it. */
-  standing: 'ready' | 'short' | 'kept';
-  /** What was left to it then by those before it. */
-  roomBytes: number;
-  needBytes: number;
-  holdBytes: number;
-  /** Victims were chosen for it: from then on what comes free up to its need is its hold. */
-  planned: boolean;
-  /** Requests that passed it. */
-  skips: number;
-  /** The plan epoch at which no sufficient victim set was found. */
-  triedEpoch: number;
-  /** The reason last told to the requester. */
-  told: string | null;
-  /** The load without progress that was named with it; null: none. */
-  toldStalled: string | null;
-  reason: string;
-}
-
-export interface BudgetWaiter extends Asked {
-  readonly kind: 'budget';
-  readonly lease: string | null;
-  readonly parts: readonly LeasePart[];
-  readonly requestedBytes: number;
-  readonly peakBytes: number;
-  readonly parkable: boolean;
-  readonly profiles: boolean;
-  readonly exclusive: boolean;
-}
-
-/** The cards of the workers that would do: so many of them, and none but those allowed (null: any). */
-export interface WantedCards {
-  readonly count: number;
-  readonly allowed: readonly string[] | null;
-}
-
-export interface PlaceWaiter extends Asked {
-  readonly kind: 'place';
-  readonly engine: string;
-  readonly requestedBytes: number;
-  /** The cards of the worker that it wants, in the order of their UUIDs; `device` is one of them. */
-  readonly devices: readonly string[];
-  /** The workers that would do: those that it asked for, whatever was chosen. */
-  readonly wanted: WantedCards;
-  /** One request for several cards waits on each; one of those is answered for all. */
-  readonly speaks: boolean;
-  /** The process it waits for; null while it waits for the floor. */
-  joined: string | null;
-}
-
-export type Waiter = BudgetWaiter | PlaceWaiter;
-
-/** Why a gang is refused, told to each of its members. */
-export interface GangRefusal {
-  readonly code: ErrorCode;
-  readonly details: Readonly<Record<string, string>>;
-  readonly text: string;
-}
-
-/** Requests, one a card, that are granted together or not at all. It is there until they are answered. */
-export interface Gang {
-  readonly key: string;
-  readonly generation: string;
-  /** What its requester calls it; null: it is a placement's. */
-  readonly name: string | null;
-  readonly model: string;
-  readonly size: number;
-  /** Its requests by card; it is complete when there are `size` of them, and waits for nothing before. */
-  readonly members: Map<string, string>;
-  /** It has all of its cards: its requests are decided on like any others, but together. */
-  forming: boolean;
-  /** The first card, in the order of UUIDs, where no sufficient victims were found: its others wait for that and keep nobody up. */
-  stalledOn: string | null;
-  /** Why one of its members was refused: the others are, for the same reason. */
-  refusal: GangRefusal | null;
-}
-
-/** A client's wish that a model leaves the cards. */
-export interface EvictRequest {
-  readonly key: string;
-  readonly generation: string;
-  readonly request: number;
-  readonly model: string;
-  readonly target: 'host' | 'none';
-  readonly arrivedAtUs: number;
-  readonly deadlineMs: number;
-  readonly pending: Set<string>;
-  freedBytes: number;
+  /** It has grown in the machine's memory beyond what is leased, since then, and has been asked to give that back or not yet. */
+  growth: { readonly sinceUs: number; askedUs: number | null } | null;
 }
 
 export interface Model {
@@ -447,6 +380,14 @@ export interface Core {
   nextExplain: number;
   nextOrder: number;
   readonly cards: Map<string, Card>;
+  /** The machine's memory, a ledger beside those of the cards and never among them; null: it is not leased. */
+  host: Card | null;
+  /** Requests that wait for room there, whatever else they wait for. */
+  readonly hostWaiters: Set<string>;
+  /** What those that wait were last woken for. */
+  hostSeen: string;
+  /** Readings in a row that showed less free there than its reserve. */
+  hostPressureCount: number;
   readonly processes: Map<string, Process>;
   /** Workers that have not ended, in the order of their starts. */
   readonly workers: Set<string>;
@@ -485,3 +426,4 @@ export interface Core {
 }
 
 export type { AdmissionNumbers };
+export type { BudgetWaiter, EvictRequest, Gang, GangRefusal, PlaceWaiter, Waiter, WantedCards } from './state-requests.js';

@@ -9,6 +9,7 @@ import type { Effect } from './effects.js';
 import type { CoreEvent } from './events.js';
 import { assignCards } from './gang.js';
 import { settleGangs } from './gang-settle.js';
+import { wakeHostWaiters } from './host-admission.js';
 import { checkTouched } from './invariants.js';
 import { onLeaseReleased, onLoadBegun, onRecallAnswered, onResidencyReported, onUseReported } from './lease-events.js';
 import { must, mustCard } from './must.js';
@@ -62,6 +63,7 @@ function settleChanged(core: Core): void {
       core.changed.add(device);
       const card = mustCard(core, device);
       const before = core.effects.length;
+      if (card === core.host) wakeHostWaiters(core, card);
       settle(core, card);
       if (core.effects.length === before) core.dirty.delete(device);
     }

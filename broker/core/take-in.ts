@@ -1,9 +1,10 @@
 /** Leases that an earlier broker granted go on under their ids, with their charges: what their owner says as what it was granted is a claim, bounded by the card like any. */
-import type { LeaseTerms, ModelState } from '../../protocol/index.js';
+import type { HostNeed, LeaseTerms, ModelState } from '../../protocol/index.js';
 import { chargeFloor } from './floors.js';
 import { gangKey } from './gang.js';
 import { isBytes, withHeadroom } from './headroom.js';
 import { claimBytesMax } from './bounds.js';
+import { reportShare, wrongHostBytes } from './host.js';
 import { setCharged, setResident } from './ledger.js';
 import { enterLease, newLease, setState, wasLease } from './lease-store.js';
 import { attachLease } from './model.js';
@@ -25,9 +26,14 @@ export function takeIn(core: Core, process: Process, state: ModelState): Lease |
   const lease = leaseUnder(core, card, process, state, state.lease, terms);
   enterLease(core, card, lease);
   attachLease(core, process, lease);
+  if (lease.host !== null) {
+    lease.host.loaded = state.state !== 'loading';
+    lease.host.keepsCopy = lease.host.asked.copyBytes > 0;
+  }
   setCharged(core, lease.charge, state.state === 'parked' ? state.residentBytes : Math.max(terms.chargedBytes, state.residentBytes));
   setResident(core, lease.charge, state.residentBytes);
   settleAs(core, card, lease, state);
+  reportShare(core, lease, state.hostBytes, false);
   count(core, 'leasesTakenIn');
   return lease;
 }
@@ -63,12 +69,25 @@ export function strandBroken(core: Core, process: Process, models: readonly Mode
   }
 }
 
+/** Of the machine's memory it was granted at most all; what cannot be bytes is nothing. */
+function believableNeed(core: Core, { terms }: ModelState): HostNeed | null {
+  const { host } = core;
+  const need = terms?.host;
+  if (host === null || need === undefined || wrongHostBytes(need) !== null) return null;
+  const { totalBytes } = host;
+  const neededBytes = Math.min(need.neededBytes, totalBytes);
+  return {
+    neededBytes, copyBytes: Math.min(need.copyBytes, totalBytes - neededBytes), peakBytes: Math.min(need.peakBytes, totalBytes),
+    parkPeakBytes: need.parkPeakBytes === null ? null : Math.min(need.parkPeakBytes, totalBytes),
+  };
+}
+
 function leaseUnder(core: Core, card: Card, process: Process, state: ModelState, id: string, terms: LeaseTerms): Lease {
   return {
     ...newLease(core, card, {
       id, generation: process.generation, model: state.model, gang: gangOf(process, terms), parts: terms.parts.filter((part) => part.bytes > 0), class: terms.class, policy: terms.policy,
       exclusive: terms.policy.exclusive && terms.chargedBytes < withHeadroom(sumOf(terms.parts)),
-      parkable: state.parkable, profiles: process.capabilities?.profilesFreeMemory ?? false, request: null,
+      parkable: state.parkable, profiles: process.capabilities?.profilesFreeMemory ?? false, host: believableNeed(core, state), request: null,
     }),
     residency: state.state, hostBytes: state.hostBytes, inFlight: state.inFlight,
   };

@@ -17,6 +17,7 @@ export function terminate(core: Core, process: Process, cause: TerminateCause, w
   process.endCause = cause;
   for (const kind of ['idle', 'heartbeat', 'spawn', 'detached'] as const) core.timers.drop(kind, process.generation);
   for (const device of process.devices) core.cards.get(device)?.ending.add(process.generation);
+  core.host?.ending.add(process.generation);
   // Commands to it are moot; its bytes come back by its exit.
   for (const id of process.leases) {
     const lease = mustLease(core, id);

@@ -1,9 +1,11 @@
 /** The clock has been looked at, after all sockets: what is due falls due here and nowhere else. */
+import { waitsForHost } from './admission.js';
 import { jobOverdue } from './answers.js';
 import { isLedgerOnly, numbersOf } from './available.js';
 import { inMs } from './clock.js';
 import { endWorkersOn } from './card.js';
 import { deny, shortageText } from './deny.js';
+import { trimOverdue } from './host-trim.js';
 import { considerIdle, isIdleWorker } from './idle.js';
 import { loadOverdue, recall } from './lease-events.js';
 import { breakPromise } from './model.js';
@@ -14,7 +16,7 @@ import { detachedOverdue, heartbeatDue, spawnOverdue } from './process.js';
 import { retrySample, wantSample } from './probe.js';
 import { queueLength } from './queue.js';
 import { releaseOverdue, returningOverdue } from './residue.js';
-import type { Core, Waiter } from './state.js';
+import type { Card, Core, Waiter } from './state.js';
 import { pursueStranded } from './stranded.js';
 import { terminate } from './terminate.js';
 import type { Timer } from './timers.js';
@@ -43,6 +45,18 @@ export function onTicked(core: Core): void {
     if ((unconfirmed || waiting) && age >= core.options.limits.sampleIntervalMs * 1_000) wantSample(core, card, core.nowUs);
     retrySample(core, card);
   }
+  if (core.host !== null) tickHost(core, core.host);
+}
+
+/** Time alone may make a victim possible there, too. */
+function tickHost(core: Core, host: Card): void {
+  if (core.hostWaiters.size > 0) {
+    host.planEpoch++;
+    core.dirty.add(host.device);
+    const age = host.sample === null ? Infinity : core.nowUs - host.sample.takenAtUs;
+    if (age >= core.options.limits.sampleIntervalMs * 1_000) wantSample(core, host, core.nowUs);
+  }
+  retrySample(core, host);
 }
 
 function fire(core: Core, timer: Timer): void {
@@ -62,6 +76,9 @@ function fire(core: Core, timer: Timer): void {
       return;
     case 'wish':
       if (core.leases.has(key)) core.touched.add(key);
+      return;
+    case 'trim':
+      withOne(core.leases.get(key), (lease) => trimOverdue(core, lease));
       return;
     case 'job':
       withOne(core.leases.get(key), (lease) => jobOverdue(core, lease));
@@ -120,15 +137,17 @@ function assignmentOver(core: Core, key: string): void {
 /** The requester has waited as long as it wished to. */
 function deadlinePassed(core: Core, waiter: Waiter): void {
   const card = mustCard(core, waiter.device);
-  const unmeasured = numbersOf(core, card, { requestedBytes: 0, needBytes: 0, floorBytes: 0, ownHoldBytes: 0 }).truth === 'ledger' && !isLedgerOnly(core, card) && card.missing !== null;
+  const lacking = core.host !== null && waitsForHost(waiter.told) ? core.host : card;
+  const unmeasured = numbersOf(core, lacking, { requestedBytes: 0, needBytes: 0, floorBytes: 0, ownHoldBytes: 0 }).truth === 'ledger' && !isLedgerOnly(core, lacking) && lacking.missing !== null;
   const staying = whatStays(core, card, waiter);
   const why = waiter.told?.startsWith('no_victims') === true ? `${staying.text}: ` : '';
-  const reason = waiter.kind === 'place' && waiter.joined !== null ? waiter.reason : why + shortageText(core, card, waiter.needBytes, waiter.holdBytes);
+  const shortage = lacking === card ? shortageText(core, card, waiter.needBytes, waiter.holdBytes) : `of the machine's memory ${shortageText(core, lacking, waiter.hostNeedBytes, waiter.hostHoldBytes)}`;
+  const reason = waiter.kind === 'place' && waiter.joined !== null ? waiter.reason : why + shortage;
   deny(core, {
     generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs,
-    verdict: 'expired', card, ...shownNeed(core, waiter), victims: staying.considered,
+    verdict: 'expired', card, ...shownNeed(core, waiter), victims: lacking === card ? staying.considered : [],
     ...(unmeasured
-      ? { code: 'device_unmeasured' as const, details: { device: card.device, reading: card.missing?.reading ?? 'unknown' } }
+      ? { code: 'device_unmeasured' as const, details: { device: lacking.device, reading: lacking.missing?.reading ?? 'unknown' } }
       : { code: 'deadline_passed' as const, details: { what: `room for ${waiter.model}`, deadlineMs: String(waiter.deadlineMs), reason } }),
     text: `${waiter.model} waited ${String(waiter.deadlineMs)} ms: ${reason}`,
   });

@@ -14,6 +14,7 @@ export type TimerKind =
   | 'returning'
   | 'ttl'
   | 'wish'
+  | 'trim'
   | 'heartbeat'
   | 'spawn'
   | 'idle'

@@ -10,6 +10,7 @@ export function ledgerView(core: Core, atUs: number): LedgerView {
   return {
     bootId: core.options.bootId,
     cards: [...core.cards.values()].map((card) => cardView(core, card, Math.max(atUs, core.nowUs))),
+    host: core.host === null ? null : cardView(core, core.host, Math.max(atUs, core.nowUs)),
     leases: [...core.leases.values()].map((lease) => leaseView(core, lease)),
     waiting: [...core.waiters.values()].map((waiter) => waiterView(core, waiter)),
     processes: [...core.processes.values()].map((process) => processView(core, process)),
@@ -39,6 +40,7 @@ function leaseView(core: Core, lease: Lease): LeaseView {
   return {
     lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, gang: lease.gang, state: lease.state,
     chargedBytes: lease.charge.chargedBytes, residentBytes: lease.charge.residentBytes, hostBytes: lease.hostBytes,
+    hostChargedBytes: lease.host?.charge.chargedBytes ?? null,
     parts: lease.parts, inFlight: lease.inFlight, pinned: lease.pinned, misplacedOn: lease.misplacedOn,
     idleMs: lease.inFlight + lease.queued > 0 ? 0 : msSince(core, lease.lastUsedUs),
   };
@@ -51,7 +53,7 @@ function waiterView(core: Core, waiter: Waiter): WaiterView {
     generation: waiter.generation, request: waiter.request, model: waiter.model, device: waiter.device, gang: waiter.gang, class: waiter.class,
     needBytes: waiter.needBytes, waitedMs: msSince(core, waiter.arrivedUs),
     position: card === undefined || joined ? 0 : positionOf(core, card, waiter),
-    holdBytes: waiter.holdBytes, reason: waiter.reason,
+    holdBytes: waiter.holdBytes, hostNeedBytes: waiter.hostNeedBytes, hostHoldBytes: waiter.hostHoldBytes, reason: waiter.reason,
   };
 }
 
@@ -64,7 +66,7 @@ function processView(core: Core, process: Process): ProcessView {
     floorBytes += seat.floor.chargedBytes;
     devices.add(card.device);
   }
-  return { generation: process.generation, role: process.role, engine: process.engine, state: process.state, devices: [...devices], floorBytes };
+  return { generation: process.generation, role: process.role, engine: process.engine, state: process.state, devices: [...devices], floorBytes, memoryBytes: core.host?.seats.get(process.generation)?.readingBytes ?? null };
 }
 
 function countersOf(core: Core): Record<string, number> {
@@ -78,6 +80,8 @@ function countersOf(core: Core): Record<string, number> {
     counters[`maxOverReserveBytes.${card.device}`] = card.maxOverReserveBytes;
     worst = Math.max(worst ?? card.maxOverReserveBytes, card.maxOverReserveBytes);
   }
+  // Apart: what is reported there is charged at once whatever is free, and it is no card.
+  if (core.host !== null) counters[`maxOverReserveBytes.${core.host.device}`] = core.host.maxOverReserveBytes;
   for (const waiter of core.waiters.values()) oldestUs = Math.min(oldestUs, waiter.arrivedUs);
   counters['maxOverReserveBytes'] = worst ?? 0;
   counters['oldestWaiterMs'] = msSince(core, oldestUs);

@@ -13,7 +13,10 @@ export interface LeaseView {
   readonly state: 'granted' | 'loading' | 'resident' | 'parked' | 'releasing' | 'quarantined';
   readonly chargedBytes: number;
   readonly residentBytes: number;
+  /** Of a copy in the machine's memory. */
   readonly hostBytes: number;
+  /** Charged for it in the machine's memory, headroom included; null: that is not leased. */
+  readonly hostChargedBytes: number | null;
   readonly parts: readonly LeasePart[];
   readonly inFlight: number;
   readonly pinned: boolean;
@@ -63,6 +66,9 @@ export interface WaiterView {
   readonly waitedMs: number;
   readonly position: number;
   readonly holdBytes: number;
+  /** What it needs in the machine's memory besides, and what of that is kept for it. */
+  readonly hostNeedBytes: number;
+  readonly hostHoldBytes: number;
   readonly reason: string;
 }
 
@@ -73,11 +79,15 @@ export interface ProcessView {
   readonly state: 'spawning' | 'ready' | 'suspect' | 'recorded' | 'ending' | 'quarantined';
   readonly devices: readonly string[];
   readonly floorBytes: number;
+  /** Of the machine's memory, as last read: what only this process and its children can give back. Null: not known. */
+  readonly memoryBytes: number | null;
 }
 
 export interface LedgerView {
   readonly bootId: string;
   readonly cards: readonly CardView[];
+  /** The machine's memory, the second ledger; null: it is not leased. */
+  readonly host: CardView | null;
   readonly leases: readonly LeaseView[];
   readonly waiting: readonly WaiterView[];
   readonly processes: readonly ProcessView[];

@@ -1,6 +1,7 @@
 /** Requests while they wait: entered once, ended once, with their holds; the members of a gang end together. */
 import { deny } from './deny.js';
 import { endGang, gangBroken } from './gang.js';
+import { leaveHostWaiters } from './host-hold.js';
 import { considerIdle } from './idle.js';
 import { must, mustCard } from './must.js';
 import { shownNeed } from './need.js';
@@ -80,6 +81,7 @@ export function speaks(waiter: Waiter): boolean {
 function endOne(core: Core, waiter: Waiter): void {
   const card = mustCard(core, waiter.device);
   setHold(core, card, waiter, 0);
+  leaveHostWaiters(core, waiter);
   dequeue(card, waiter);
   core.waiters.delete(waiter.key);
   core.fresh.delete(waiter.key);

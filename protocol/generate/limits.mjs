@@ -4,7 +4,7 @@
 const onTheWire = [
   'frameBytesMax', 'preAuthFrameBytesMax', 'helloTimeoutMs', 'preAuthConnectionsMax', 'sessionsMax', 'openRequestsPerSessionMax', 'outgoingBytesMax',
   'heldTotalBytesMax', 'flushTimeoutMs', 'heartbeatIntervalMs', 'heartbeatMissesMax', 'stateCheckMs', 'spawnTimeoutMs', 'terminateGraceMs', 'grantConfirmMs', 'loadTimeoutMs', 'commandAnswerMs', 'moveTimeoutMs',
-  'drainTimeoutMs', 'drainBatchMax', 'requestDeadlineMs', 'creditTokensMax', 'queuedCallsPerModelMax', 'unreadStreamMs', 'silentStreamMs', 'residencyFlushMs', 'ticketTtlMs',
+  'drainTimeoutMs', 'drainBatchMax', 'requestDeadlineMs', 'hostGrowthBytesMax', 'creditTokensMax', 'queuedCallsPerModelMax', 'unreadStreamMs', 'silentStreamMs', 'residencyFlushMs', 'ticketTtlMs',
   'cancelWithinMs', 'stopTimeoutMs',
 ];
 

@@ -6,7 +6,7 @@ import { messageSections, namesTable, shapeSections } from './tables.mjs';
 import { commonFields } from './words.mjs';
 
 /** Functions of messages/shared.ts that make values with a name of their own in the README. */
-const shapeNames = ['leasePart', 'modelState', 'newModels', 'modelPolicy', 'admissionNumbers', 'modelSpec', 'reservedReading', 'deviceReading', 'floorReading'];
+const shapeNames = ['leasePart', 'hostNeed', 'leaseTerms', 'modelState', 'newModels', 'modelPolicy', 'admissionNumbers', 'modelSpec', 'reservedReading', 'deviceReading', 'floorReading'];
 const scalarNames = ['deviceUuid', 'modelKey', 'leaseId', 'generationId', 'explainId', 'requestClass', 'residencyState', 'truthSource'];
 
 export async function schemaJson() {

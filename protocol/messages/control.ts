@@ -12,7 +12,7 @@ import {
 } from '../schema.js';
 import { message, type MessageOf } from './define.js';
 import {
-  admissionNumbers, deviceReading, deviceUuid, explainId, floorReading, generationId, leaseId, leasePart, modelKey, modelPolicy,
+  admissionNumbers, deviceReading, deviceUuid, explainId, floorReading, generationId, hostNeed, leaseId, leasePart, modelKey, modelPolicy,
   gangName, modelState, newModels, requestClass, reservedReading, residencyState, shortText,
 } from './shared.js';
 
@@ -134,6 +134,8 @@ export const controlMessages = {
     /** How long it has waited already, when asked again after a lost connection. */
     ageMs: optional(durationMs()),
     parkable: boolean(),
+    /** What it takes of the machine's memory. Left out: nothing, on an extension: what was said before. */
+    host: optional(hostNeed()),
     /** The engine measures free memory while it loads: one load at a time on that card (B13). */
     profilesFreeMemory: boolean(),
     source: choice('estimated', 'declared', 'learned', 'measured'),
@@ -155,6 +157,8 @@ export const controlMessages = {
     chargedBytes: bytes(),
     /** The others of a `resize_lease` that named several. */
     also: optional(list(object({ lease: leaseId(), chargedBytes: bytes() }), 63)),
+    /** Whether there is room in the machine's memory for the copy that `host.copyBytes` asked for; false: keep none. Left out: memory is not leased here. */
+    keepCopy: optional(boolean()),
     explain: nullable(explainId()),
   }),
   deny: message('No, and why, and what could be had.', ['broker'], {

@@ -64,6 +64,23 @@ export const gangName = () =>
     size: integer(2, 64, 'cards'),
   });
 
+/**
+ * What a model takes of the machine's own memory: figures for its whole lease, never differences. Without headroom: the
+ * broker adds it.
+ */
+export const hostNeed = () =>
+  object({
+    /** As long as it is loaded, copies apart: all of a model that runs on the CPU, nothing of one that lives on its card. */
+    neededBytes: bytes(),
+    /** A copy that would be kept from its load on, so that it can be parked at once and come back fast; 0: none. A wish: `grant.keepCopy` tells whether there is room. */
+    copyBytes: bytes(),
+    /** Highest total while it loads, the copy included; 0: never above those two together. */
+    peakBytes: bytes(),
+    /** Highest total while it is parked without such a copy, that is while one is made; null: unknown, twice its weights are assumed. */
+    parkPeakBytes: nullable(bytes()),
+  });
+export type HostNeed = Infer<ReturnType<typeof hostNeed>>;
+
 /** As what a lease was granted: with it a broker that was not there takes the lease in as it stands. */
 export const leaseTerms = () =>
   object({
@@ -75,6 +92,8 @@ export const leaseTerms = () =>
     policy: modelPolicy(),
     /** One of several leases of this model that come and go together: the name that they were asked for under, and how many they are. Left out: it is alone. */
     gang: optional(gangName()),
+    /** What it was granted of the machine's memory besides; without a copy when that had no room. Left out: nothing. */
+    host: optional(hostNeed()),
   });
 export type LeaseTerms = Infer<ReturnType<typeof leaseTerms>>;
 

@@ -14,7 +14,7 @@ import { fakeIo, jsonLines } from './fake-io.js';
 
 function lease(model: string, changes: Partial<LeaseView> = {}): LeaseView {
   const held = { lease: 'b-l1', generation: 'b-w1', device: 'SIM-0', gang: null, misplacedOn: null, state: 'resident', parts: [], inFlight: 0 } as const;
-  return { ...held, model, chargedBytes: 11 * 1024 ** 2, residentBytes: 1, hostBytes: 0, pinned: false, idleMs: 1, ...changes };
+  return { ...held, model, chargedBytes: 11 * 1024 ** 2, residentBytes: 1, hostChargedBytes: null, hostBytes: 0, pinned: false, idleMs: 1, ...changes };
 }
 
 const noBroker = new LeaseholdError('broker_lost', { reason: 'no broker answers in /run/x; start one with: leasehold up' });

@@ -14,22 +14,23 @@ export function cardView(changes: Partial<CardView>): CardView {
 }
 
 export function ledgerState(changes: Partial<LedgerState> = {}): LedgerState {
-  const lease = { device, gang: null, state: 'resident', chargedBytes: 11 * mebibyte, residentBytes: 10 * mebibyte, hostBytes: 0, parts: [], misplacedOn: null } as const;
+  const lease = { device, gang: null, state: 'resident', chargedBytes: 11 * mebibyte, residentBytes: 10 * mebibyte, hostBytes: 0, hostChargedBytes: null, parts: [], misplacedOn: null } as const;
   return {
     bootId: 'b',
     cards: [cardView({})],
+    host: null,
     leases: [
       { ...lease, lease: 'b-l1', model: 'tales@llama#1', name: 'tales', generation: 'b-w1', inFlight: 2, pinned: true, idleMs: 0 },
       { ...lease, lease: 'b-l2', model: 'sums@llama#2', name: 'sums', generation: 'b-w2', inFlight: 0, pinned: false, idleMs: 4_200 },
     ],
     waiting: [{
       generation: 'b-w4', request: 1, model: 'facts', name: 'facts', device, gang: null, class: 'normal', needBytes: 27 * mebibyte, waitedMs: 1_500, position: 0,
-      holdBytes: 4 * mebibyte, reason: 'tales must end its calls first',
+      holdBytes: 4 * mebibyte, hostNeedBytes: 0, hostHoldBytes: 0, reason: 'tales must end its calls first',
     }],
     processes: [
-      { generation: 'b-w1', role: 'worker', engine: 'llama', state: 'ready', devices: [device], floorBytes: mebibyte },
-      { generation: 'b-s3', role: 'holder', engine: null, state: 'ready', devices: [device], floorBytes: 0 },
-      { generation: 'b-s4', role: 'client', engine: null, state: 'ready', devices: [], floorBytes: 0 },
+      { generation: 'b-w1', role: 'worker', engine: 'llama', state: 'ready', devices: [device], floorBytes: mebibyte, memoryBytes: null },
+      { generation: 'b-s3', role: 'holder', engine: null, state: 'ready', devices: [device], floorBytes: 0, memoryBytes: null },
+      { generation: 'b-s4', role: 'client', engine: null, state: 'ready', devices: [], floorBytes: 0, memoryBytes: null },
     ],
     counters: { grants: 2 },
     broker: { pid: 4711, socket: '/run/leasehold/broker.sock' },

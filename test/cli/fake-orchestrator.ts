@@ -122,6 +122,7 @@ export class FakeOrchestrator implements Orchestrator {
     const named = <T extends { readonly model: string }>(items: readonly T[]) => items.map((item) => ({ ...item, name: this.#name(item.model) }));
     return {
       bootId: 'boot',
+      host: null,
       cards: [{
         device, name: 'simulated', kind: 'simulated', totalBytes: this.#totalBytes, reserveBytes: 0, leasedBytes, floorBytes: 0, residueBytes: 0,
         returningBytes: 0, holdBytes: 0, foreignBytes: 0, sampledUsedBytes: leasedBytes, sampleAgeMs: 100, truth: 'simulated', missing: null,
@@ -129,7 +130,7 @@ export class FakeOrchestrator implements Orchestrator {
       }],
       leases: named(leases ?? this.#resident.map((model, index) => this.#leaseView(model, index, device))),
       waiting: named(waiting ?? []),
-      processes: [{ generation: 'boot-w1', role: 'worker', engine: 'llama', state: 'ready', devices: [device], floorBytes: 0 }],
+      processes: [{ generation: 'boot-w1', role: 'worker', engine: 'llama', state: 'ready', devices: [device], floorBytes: 0, memoryBytes: null }],
       counters: { ...this.#counters },
       broker: { pid: 4711, socket: this.socketPath },
       workers: [{ generation: 'boot-w1', engine: 'llama', pid: 4712, threads: 1 }],
@@ -248,7 +249,7 @@ export class FakeOrchestrator implements Orchestrator {
     const last = index === this.#resident.length - 1;
     return {
       lease: `boot-l${index}`, model, generation: 'boot-w1', device, gang: null, state: 'resident', chargedBytes: this.#leaseBytes,
-      residentBytes: Math.floor(this.#leaseBytes / 1.1), hostBytes: 0, parts: [], inFlight: last ? 1 : 0, pinned: this.#pinned.has(model), misplacedOn: null, idleMs: last ? 0 : 4_200,
+      residentBytes: Math.floor(this.#leaseBytes / 1.1), hostBytes: 0, hostChargedBytes: null, parts: [], inFlight: last ? 1 : 0, pinned: this.#pinned.has(model), misplacedOn: null, idleMs: last ? 0 : 4_200,
     };
   }
 }

@@ -87,7 +87,7 @@ function availableNote({ totalBytes, reserveBytes, chargedBytes, holdBytes, avai
 }
 
 const actions: Readonly<Record<ExplainedVictim['action'], string>> = {
-  partial: 'free a part', park: 'park', unload: 'unload', end_process: 'end the process', wait_drain: 'wait for its calls',
+  trim: 'give back its copy', partial: 'free a part', park: 'park', unload: 'unload', end_process: 'end the process', wait_drain: 'wait for its calls',
 };
 
 const reasons: Readonly<Record<string, string>> = {

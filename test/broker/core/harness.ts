@@ -6,12 +6,13 @@
 import {
   checkInvariants, createCore, ledgerView, step, type CardKind, type Confirmation, type Core, type CoreEvent, type Effect, type LedgerView, type LeaseView,
 } from '../../../broker/core/index.js';
-import { classPolicies, defaultLimits, type LeasePart, type Limits, type ModelPolicy, type RequestClass, type ResidencyState } from '../../../protocol/index.js';
+import { classPolicies, defaultLimits, type HostNeed, type LeasePart, type Limits, type ModelPolicy, type RequestClass, type ResidencyState } from '../../../protocol/index.js';
 
 export const KiB = 1_024;
 export const MiB = 1_024 * KiB;
 export const GiB = 1_024 * MiB;
 export const card0 = 'GPU-0';
+export const host0 = 'HOST-0';
 
 type WithoutTime<E> = E extends CoreEvent ? Omit<E, 'atUs'> : never;
 export type Happening = WithoutTime<CoreEvent>;
@@ -23,6 +24,7 @@ export interface CardOptions {
   readonly confirms?: Confirmation;
   readonly floorBytes?: number | null;
   readonly kind?: CardKind;
+  readonly unified?: boolean;
 }
 
 export interface AskOptions {
@@ -33,6 +35,7 @@ export interface AskOptions {
   readonly deadlineMs?: number;
   readonly ageMs?: number;
   readonly parkable?: boolean;
+  readonly host?: Partial<HostNeed>;
   readonly profiles?: boolean;
   readonly source?: 'estimated' | 'measured';
   readonly policy?: Partial<ModelPolicy>;
@@ -59,6 +62,14 @@ interface CardTruth {
   failing: Extract<CoreEvent, { type: 'sample_failed' }>['reading'] | null;
 }
 
+export interface StageOptions {
+  readonly limits?: Partial<Limits>;
+  readonly allowLedgerOnly?: boolean;
+  readonly allowHostUnknown?: boolean;
+  readonly modelsPerWorker?: number;
+  readonly llamaFloorBytes?: number;
+}
+
 export class Stage {
   readonly core: Core;
   readonly effects: Effect[] = [];
@@ -72,11 +83,11 @@ export class Stage {
   private readonly seqs = new Map<string, number>();
   private readonly beating = new Set<string>();
 
-  constructor(options: { readonly limits?: Partial<Limits>; readonly allowLedgerOnly?: boolean; readonly modelsPerWorker?: number; readonly llamaFloorBytes?: number } = {}) {
+  constructor(options: StageOptions = {}) {
     this.core = createCore({
       bootId: 'boot', startedAtUs: this.nowUs, limits: { ...defaultLimits, ...options.limits }, classPolicies,
       engines: [{ name: 'llama', modelsPerWorker: options.modelsPerWorker ?? 1, floorBytes: options.llamaFloorBytes ?? 0 }, { name: 'python', modelsPerWorker: 8 }, { name: 'python-b', modelsPerWorker: 8 }],
-      allowLedgerOnly: options.allowLedgerOnly ?? false,
+      allowLedgerOnly: options.allowLedgerOnly ?? false, allowHostUnknown: options.allowHostUnknown ?? false,
     });
   }
 
@@ -108,9 +119,9 @@ export class Stage {
   }
 
   card(device = card0, options: CardOptions = {}): void {
-    const { totalBytes = 24 * GiB, reserveBytes = 0, confirms = 'process', floorBytes = 0, kind = 'gpu' } = options;
+    const { totalBytes = 24 * GiB, reserveBytes = 0, confirms = 'process', floorBytes = 0, kind = 'gpu', unified = false } = options;
     this.truths.set(device, { totalBytes, confirms, foreignBytes: 0, byProcess: new Map(), failing: null });
-    this.send({ type: 'card_added', device, name: 'a card', kind, totalBytes, reserveBytes, confirms, floorBytes });
+    this.send({ type: 'card_added', device, name: 'a card', kind, totalBytes, reserveBytes, confirms, floorBytes, unified });
   }
 
   truth(device = card0): CardTruth {
@@ -122,6 +133,11 @@ export class Stage {
   usedBytes(device = card0): number {
     const truth = this.truth(device);
     return truth.foreignBytes + [...truth.byProcess.values()].reduce((sum, bytes) => sum + bytes, 0);
+  }
+
+  /** The machine's memory, leased from now on. */
+  memory(totalBytes: number, options: { readonly reserveBytes?: number; readonly confirms?: Confirmation } = {}): void {
+    this.card(host0, { kind: 'host', totalBytes, floorBytes: null, ...options });
   }
 
   /** A process takes (or, negative, gives back) bytes of the card. */
@@ -184,7 +200,7 @@ export class Stage {
     const effects = this.send({
       type: 'budget_requested', generation, request, model, device: options.device ?? card0, lease: options.lease ?? null,
       parts: options.parts ?? [weights(bytes)], peakBytes: options.peakBytes ?? 0, class: options.class ?? 'normal',
-      deadlineMs: options.deadlineMs ?? 60_000, ageMs: options.ageMs ?? 0, parkable: options.parkable ?? false,
+      deadlineMs: options.deadlineMs ?? 60_000, ageMs: options.ageMs ?? 0, parkable: options.parkable ?? false, ...(options.host === undefined ? {} : { host: { neededBytes: 0, copyBytes: 0, peakBytes: 0, parkPeakBytes: null, ...options.host } }),
       profilesFreeMemory: options.profiles ?? false, source: options.source ?? 'estimated',
       policy: { ttlMs: null, pinned: false, exclusive: false, ...options.policy }, gang: options.gang ?? null,
     });
@@ -226,10 +242,10 @@ export class Stage {
   }
 
   /** Loads what was granted: takes the bytes and reports them. */
-  load(generation: string, lease: string, bytes: number, options: { readonly parts?: readonly LeasePart[] | null; readonly device?: string; readonly loadMs?: number } = {}): Effect[] {
+  load(generation: string, lease: string, bytes: number, options: { readonly parts?: readonly LeasePart[] | null; readonly device?: string; readonly loadMs?: number; readonly hostBytes?: number } = {}): Effect[] {
     this.begin(generation, lease);
     this.take(generation, bytes, options.device ?? card0);
-    return this.report(generation, lease, 'resident', bytes, { parts: options.parts === undefined ? [weights(bytes)] : options.parts, loadMs: options.loadMs ?? 1_000 });
+    return this.report(generation, lease, 'resident', bytes, { parts: options.parts === undefined ? [weights(bytes)] : options.parts, loadMs: options.loadMs ?? 1_000, hostBytes: options.hostBytes ?? 0 });
   }
 
   /** Granted, loaded, sampled: a model at rest. */
@@ -289,7 +305,8 @@ export class Stage {
   }
 
   cardView(device = card0): LedgerView['cards'][number] {
-    const view = this.view().cards.find((card) => card.device === device);
+    const { cards, host } = this.view();
+    const view = [...cards, ...(host === null ? [] : [host])].find((card) => card.device === device);
     if (view === undefined) throw new Error(`no card ${device} in the ledger`);
     return view;
   }

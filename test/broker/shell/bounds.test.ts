@@ -16,10 +16,10 @@ const card = (stateId: string, index: number): SimulatedCard =>
   new SimulatedCard({ totalBytes: 64 * MiB, floorBytes: 0, lagMs: 0, blind: false, name: null, device: simulatedDevice(stateId, index) });
 
 const lease = (n: number, model = 'm'): LeaseView => ({
-  lease: `l${String(n)}`, model, generation: 'b-s1', device: 'SIM-x-0', gang: null, state: 'resident', chargedBytes: n, residentBytes: n, hostBytes: 0, parts: [], inFlight: 0, pinned: false, misplacedOn: null, idleMs: 0,
+  lease: `l${String(n)}`, model, generation: 'b-s1', device: 'SIM-x-0', gang: null, state: 'resident', chargedBytes: n, residentBytes: n, hostBytes: 0, hostChargedBytes: null, parts: [], inFlight: 0, pinned: false, misplacedOn: null, idleMs: 0,
 });
-const waiter = (n: number): WaiterView => ({ generation: 'b-s1', request: n, model: 'm', device: 'SIM-x-0', gang: null, class: 'normal', needBytes: 1, waitedMs: 1, position: 5_000 - n, holdBytes: 0, reason: 'r'.repeat(100) });
-const holder = (n: number): ProcessView => ({ generation: `b-s${String(n)}`, role: 'holder', engine: null, state: 'ready', devices: [], floorBytes: n });
+const waiter = (n: number): WaiterView => ({ generation: 'b-s1', request: n, model: 'm', device: 'SIM-x-0', gang: null, class: 'normal', needBytes: 1, waitedMs: 1, position: 5_000 - n, holdBytes: 0, hostNeedBytes: 0, hostHoldBytes: 0, reason: 'r'.repeat(100) });
+const holder = (n: number): ProcessView => ({ generation: `b-s${String(n)}`, role: 'holder', engine: null, state: 'ready', devices: [], floorBytes: n, memoryBytes: null });
 const many = <Entry>(count: number, make: (n: number) => Entry): Entry[] => Array.from({ length: count }, (_, n) => make(n));
 
 interface Carried extends LedgerView {
@@ -28,7 +28,7 @@ interface Carried extends LedgerView {
 }
 
 t.test('a ledger of any size fits into its answer: the weightiest entries, and how many are left out', async (t) => {
-  const ledger: LedgerView = { bootId: 'b', cards: [], counters: {}, leases: many(40_000, (n) => lease(n, 'x'.repeat(200))), waiting: many(4_000, waiter), processes: many(6_000, holder) };
+  const ledger: LedgerView = { bootId: 'b', cards: [], host: null, counters: {}, leases: many(40_000, (n) => lease(n, 'x'.repeat(200))), waiting: many(4_000, waiter), processes: many(6_000, holder) };
   for (const bytesMax of [32_000, 256_000, 4 * MiB]) {
     const json = ledgerJson(ledger, { catalogue: ['a model'] }, bytesMax);
     t.ok(Buffer.byteLength(json) <= bytesMax, `${String(json.length)} of ${String(bytesMax)} bytes`);

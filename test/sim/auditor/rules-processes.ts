@@ -85,6 +85,8 @@ function whyNot(check: Check, process: AuditedProcess, cause: EffectOf<'terminat
       return book.leasesOf(process.generation).some((lease) => isOverdueLoad(check, lease)) ? null : 'nothing has loaded in it for so long';
     case 'command_failed':
       return hasFailedCommand(check, process) ? null : 'no command to it failed or is overdue';
+    case 'host_growth':
+      return 'it has not grown';
     case 'residue':
     case 'misbehaved':
       return isHonest(check, process) && !hangsInMove(check, process) ? 'it has done what it said' : null;

@@ -158,7 +158,7 @@ function checkNeed(check: Check, name: string, request: AuditedRequest, lease: A
   }
   let comingBytes = 0;
   for (const command of book.commands.values()) {
-    const isComing = command.kind === 'move' && !command.answered && !command.cancelled && command.lease !== lease.lease && request.victims.has(command.lease ?? '');
+    const isComing = command.kind === 'move' && !command.answered && !command.settled && !command.cancelled && command.lease !== lease.lease && request.victims.has(command.lease ?? '');
     const source = isComing ? book.leases.get(command.lease ?? '') : undefined;
     if (source?.device === lease.device) comingBytes += Math.min(command.freesBytes, source.residentBytes);
   }
