@@ -59,7 +59,7 @@ function reconcile(core: Core, process: Process, lease: Lease, state: ModelState
   if (process.returning && lease.state === 'granted' && state.state !== 'parked') setState(core, lease, 'loading');
   if (process.returning && lease.state === 'quarantined') setState(core, lease, state.state === 'parked' ? 'parked' : 'resident');
   lease.residency = state.state;
-  reportShare(core, lease, state.hostBytes, state.state === 'resident' || state.state === 'parked');
+  reportShare(core, lease, state.hostBytes, state.state);
   if (lease.state === 'granted' || lease.release !== null || lease.state === 'quarantined' || !isBytes(state.residentBytes)) return;
   setResident(core, lease.charge, state.residentBytes);
   if (state.residentBytes > lease.charge.wantedBytes) overLease(core, lease, state.residentBytes, chargeFor(state.residentBytes, lease.exclusive));
@@ -82,7 +82,7 @@ function adopt(core: Core, process: Process, state: ModelState): Lease | null {
   setCharged(core, lease.charge, state.residentBytes);
   setResident(core, lease.charge, state.residentBytes);
   setState(core, lease, 'resident');
-  reportShare(core, lease, state.hostBytes, true);
+  reportShare(core, lease, state.hostBytes, 'resident');
   const known = lease.id === state.lease;
   publish(core, 'overshoot', { lease: lease.id, model: lease.model, generation: process.generation, device: card.device, bytes: state.residentBytes });
   const how = known ? 'under a lease that had ended; it is charged again' : 'without a lease; charged, and to be unloaded';

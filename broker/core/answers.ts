@@ -65,7 +65,7 @@ function onCurrentAnswer(core: Core, lease: Lease, job: Job, answer: Answer): vo
 /** The move is done, as the worker says; what is left decides how the release ends. */
 function onDone(core: Core, lease: Lease, job: Job, answer: Done): void {
   checkFreed(core, lease, answer.freedBytes);
-  reportShare(core, lease, answer.hostBytes, false);
+  reportShare(core, lease, answer.hostBytes, null);
   setOver(core, lease, false);
   const inPart = job.bytes !== null && answer.residentBytes > 0;
   if (!inPart && answer.target !== 'host') {
@@ -203,7 +203,7 @@ function onLateAnswer(core: Core, lease: Lease, command: Command, answer: Answer
   if (lease.job !== null) return;
   const left = Math.min(answer.residentBytes, lease.charge.residentBytes);
   checkFreed(core, lease, answer.freedBytes);
-  reportShare(core, lease, answer.hostBytes, false);
+  reportShare(core, lease, answer.hostBytes, null);
   const then = left > 0 ? 'resident' : answer.target === 'host' ? 'parked' : 'closed';
   beginRelease(core, lease, { leftBytes: left, toChargedBytes: then === 'resident' ? withHeadroom(left) : left, then, rung: then === 'closed' ? 'unload' : then === 'parked' ? 'park' : 'partial', cause: 'plan' });
 }

@@ -154,7 +154,7 @@ function unseenBytes(host: Card, seat: Seat): number {
 /** Sends what a plan needs. The record comes first, and names each victim. */
 export function carryOutHost(core: Core, host: Card, plan: readonly HostVictim[], order: HostOrder): void {
   const costMs = plan.reduce((sum, victim) => sum + victim.costMs, 0);
-  order.tell(plan.map(explained), `${plan.length === 1 ? '1 victim' : `${String(plan.length)} victims`} chosen, at an expected cost of ${costMs.toFixed(0)} ms`);
+  order.tell(plan.flatMap((victim) => explained(core, victim)), `${plan.length === 1 ? '1 victim' : `${String(plan.length)} victims`} chosen, at an expected cost of ${costMs.toFixed(0)} ms`);
   for (const { lease, generation, action } of plan) {
     if (lease === null) terminate(core, mustProcess(core, generation), 'evicted', order.reason);
     else if (action === 'trim') trimAll(core, lease, order.cause, order.reason);
@@ -170,6 +170,11 @@ export function trimAll(core: Core, lease: Lease, cause: 'plan' | 'pressure' | '
   for (const member of companions(core, lease)) startTrim(core, member, cause, trimmedBytes(member), reason);
 }
 
-function explained({ lease, generation, action, freesBytes, costMs }: HostVictim): ExplainedVictim {
-  return { lease: lease?.id ?? null, model: lease?.model ?? null, generation, freesBytes, costMs: Math.round(costMs), action, passedOver: null };
+/** Of a gang each lease is named, with the cost at the first. */
+export function explained(core: Core, { lease, generation, action, freesBytes, costMs }: HostVictim): ExplainedVictim[] {
+  if (lease === null) return [{ lease: null, model: null, generation, freesBytes, costMs: Math.round(costMs), action, passedOver: null }];
+  return companions(core, lease).map((member) => ({
+    lease: member.id, model: member.model, generation, freesBytes: action === 'trim' ? trimmedBytes(member) : (member.host?.charge.chargedBytes ?? 0),
+    costMs: member === lease ? Math.round(costMs) : 0, action, passedOver: null,
+  }));
 }

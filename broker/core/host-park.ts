@@ -5,7 +5,7 @@
  */
 import { inMs } from './clock.js';
 import { couldPark } from './eviction-plan.js';
-import { hostLeavingBytes, parkedWorthMs, redundantCopies, trimAll } from './host-eviction.js';
+import { explained, hostLeavingBytes, parkedWorthMs, redundantCopies, trimAll } from './host-eviction.js';
 import { parkShortBytes } from './host.js';
 import { explain, inWords } from './report.js';
 import type { Core, Lease } from './state.js';
@@ -34,7 +34,7 @@ function trimFor(core: Core, lease: Lease, bytes: number): boolean {
   explain(core, {
     verdict: 'evicting', generation: lease.generation, model: lease.model, device: core.host?.device ?? lease.device,
     text: `parking ${lease.model} needs ${inWords(bytes)} more of the machine's memory: ${String(chosen.length)} redundant cop${chosen.length === 1 ? 'y goes' : 'ies go'} first`,
-    victims: chosen.map((victim) => ({ lease: victim.lease?.id ?? null, model: victim.lease?.model ?? null, generation: victim.generation, freesBytes: victim.freesBytes, costMs: Math.round(victim.costMs), action: victim.action, passedOver: null })),
+    victims: chosen.flatMap((victim) => explained(core, victim)),
   });
   for (const victim of chosen) if (victim.lease !== null) trimAll(core, victim.lease, 'park', `room in the machine's memory to park ${lease.model}`);
   return true;

@@ -47,7 +47,7 @@ export function onTrimAnswered(core: Core, lease: Lease, command: number, answer
       host.trim = null;
       host.strikes = 0;
     }
-    reportShare(core, lease, answer.hostBytes, false);
+    reportShare(core, lease, answer.hostBytes, null);
     publish(core, 'evicted', { lease: lease.id, model: lease.model, generation: lease.generation, device: core.host?.device ?? lease.device, freedBytes, how: 'as its owner says', cause, reason });
     // It had been parked meanwhile: then the copy was all of it.
     if (answer.target === 'none' && lease.state === 'parked') giveBack(core, lease);

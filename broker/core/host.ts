@@ -4,7 +4,7 @@
  * that it keeps, and what parking it takes while it is being parked. A charge there falls like any other, when a reading
  * younger than the report shows it: until then what was given back counts as residue of its process.
  */
-import type { HostNeed } from '../../protocol/index.js';
+import type { HostNeed, ResidencyState } from '../../protocol/index.js';
 import { available, isLedgerOnly, knownFloorBytes } from './available.js';
 import { companions, devicesOf, membersOf } from './gang.js';
 import { isBytes, withHeadroom } from './headroom.js';
@@ -33,7 +33,7 @@ export function newShare(core: Core, lease: string, generation: string, asked: H
   seatOf(core, host, generation).hadLease = true;
   return {
     charge: newCharge('lease', lease, host.device, generation), asked: asked ?? noHostNeed,
-    keepsCopy: false, loaded: false, trim: null, strikes: 0, avoidUntilUs: 0, fixed: false, parkUntilUs: null,
+    keepsCopy: false, loaded: false, parks: false, trim: null, strikes: 0, avoidUntilUs: 0, fixed: false, parkUntilUs: null,
   };
 }
 
@@ -95,12 +95,13 @@ function copiedNeed(core: Core, waiter: BudgetWaiter): number {
   return withHeadroom(Math.max(neededBytes + copyBytes, peakBytes)) - (extendedLease(core, waiter)?.host?.charge.chargedBytes ?? 0);
 }
 
-/** Its owner says what copy it has now. Charged at once, whatever is free (D12). */
-export function reportShare(core: Core, lease: Lease, hostBytes: number, loaded: boolean): void {
+/** Its owner says what copy it has now; `state`: and where the model stands, null in an answer. Charged at once, whatever is free (D12). */
+export function reportShare(core: Core, lease: Lease, hostBytes: number, state: ResidencyState | null): void {
   const { host: share } = lease;
   lease.hostBytes = hostBytes;
   if (share === null) return;
-  share.loaded ||= loaded;
+  share.loaded ||= state === 'resident' || state === 'parked';
+  if (state !== null) share.parks = state === 'parking' && lease.job === null;
   if (share.loaded) share.keepsCopy = hostBytes > 0;
   rehost(core, lease);
   setResident(core, share.charge, Math.min(share.charge.chargedBytes, share.asked.neededBytes + hostBytes));
@@ -131,9 +132,9 @@ function wantedOf(lease: Lease, share: HostShare): number {
   return isParking(lease) ? Math.max(wantedBytes, parkBytesOf(lease)) : wantedBytes;
 }
 
-/** At our word, or at that of an earlier broker. */
+/** At our word, or of its own. */
 export function isParking(lease: Lease): boolean {
-  return lease.job?.rung === 'park' || (lease.residency === 'parking' && lease.release?.cause === 'reported');
+  return lease.job?.rung === 'park' || lease.host?.parks === true;
 }
 
 /** What must be charged there for a lease while it is parked: nothing more where it has its copy already. */

@@ -140,7 +140,7 @@ export function onResidencyReported(core: Core, event: Reported): void {
   }
   lease.residencySeq = event.seq;
   lease.residency = event.state;
-  reportShare(core, lease, event.hostBytes, event.state === 'resident' || event.state === 'parked');
+  reportShare(core, lease, event.hostBytes, event.state);
   publish(core, 'residency_changed', { lease: lease.id, model: lease.model, state: event.state, residentBytes: event.residentBytes, hostBytes: event.hostBytes });
   applyResidency(core, lease, event);
 }

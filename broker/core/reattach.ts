@@ -51,6 +51,8 @@ export function onProcessRecorded(core: Core, event: Of<'process_recorded'>): vo
 export function detach(core: Core, process: Process): void {
   for (const id of process.leases) {
     const lease = mustLease(core, id);
+    // It may go on making the copy.
+    if (lease.host !== null && lease.job?.rung === 'park') lease.host.parks = true;
     if (lease.job !== null) dropJob(core, lease);
     dropTrim(core, lease);
     lease.recallCommand = null;

@@ -177,6 +177,8 @@ export interface HostShare {
   keepsCopy: boolean;
   /** It has been loaded once: the peak of that is over. */
   loaded: boolean;
+  /** Its owner parks it, and not at our word: at that of an earlier broker, or over a connection that is lost. */
+  parks: boolean;
   /** A `trim_host` under way. */
   trim: HostTrim | null;
   /** Trims in a row that went unanswered. */

@@ -29,11 +29,12 @@ export function takeIn(core: Core, process: Process, state: ModelState): Lease |
   if (lease.host !== null) {
     lease.host.loaded = state.state !== 'loading';
     lease.host.keepsCopy = lease.host.asked.copyBytes > 0;
+    lease.host.parks = state.state === 'parking';
   }
   setCharged(core, lease.charge, state.state === 'parked' ? state.residentBytes : Math.max(terms.chargedBytes, state.residentBytes));
   setResident(core, lease.charge, state.residentBytes);
   settleAs(core, card, lease, state);
-  reportShare(core, lease, state.hostBytes, false);
+  reportShare(core, lease, state.hostBytes, state.state);
   count(core, 'leasesTakenIn');
   return lease;
 }

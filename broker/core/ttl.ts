@@ -1,6 +1,7 @@
 /** Idle time-to-live: counted from the end of the last use; then parked or unloaded. */
 import { inMs } from './clock.js';
 import { isBusy } from './eviction-plan.js';
+import { companions } from './gang.js';
 import { isGangIdle, mayBePutAway } from './put-away.js';
 import { startEviction } from './ladder.js';
 import { isIdle } from './lease-store.js';
@@ -9,7 +10,9 @@ import type { Core, Lease } from './state.js';
 /** The time is up: put away, unless a load that measures free memory runs there (B14); then after it. */
 export function ttlDue(core: Core, lease: Lease): void {
   if (!isIdle(lease) || lease.pinned) return;
-  const dueUs = lease.lastUsedUs + (lease.policy.ttlMs ?? 0) * 1_000;
+  // One that is spread over several cards is unused since the last of its leases was.
+  const lastUsedUs = companions(core, lease).reduce((latestUs, member) => Math.max(latestUs, member.lastUsedUs), 0);
+  const dueUs = lastUsedUs + (lease.policy.ttlMs ?? 0) * 1_000;
   if (dueUs > core.attendedUs) {
     core.timers.set('ttl', lease.id, dueUs);
     return;

@@ -182,11 +182,11 @@ function knobsOf(scenario: Scenario): Knobs {
   return {
     seed: scenario.seed, clients: 1, holders: 0, arrivalMs: 1, zipf: 1, floodMs: 0, deadlineMs: [1, 1],
     cards: scenario.devices.map((device, index) => ({ device: `SIM-card-${index}`, ...device })),
-    engines: Object.entries(scenario.engines).map(([name, engine]) => ({ name, ...engine })),
+    engines: Object.entries(scenario.engines).map(([name, engine]) => ({ name, memoryBytes: 0, ...engine })),
     models: Object.entries(scenario.models).map(([key, model]) => modelKnobs(key, model)),
     limits: { ...defaultLimits, ...scenario.limits }, classPolicies,
     allowLedgerOnly: scenario.devices.some(({ confirms }) => confirms === 'none'),
-    faults: faultsOf(scenario),
+    faults: faultsOf(scenario), memory: null,
   };
 }
 
@@ -197,7 +197,7 @@ function modelKnobs(key: string, model: ScenarioModel): ModelKnobs {
   return {
     key, engine: model.engine, parts, trueParts, peakBytes: model.peakBytes, truePeakBytes: Math.max(model.peakBytes, model.trueWeightsBytes + model.contextBytes),
     loadMs: model.loadMs, moveMs: model.moveMs, callMs: model.callMs, grows: 0, addsContexts: 0, parallel: model.parallel, cards: model.shares.length, shares: model.shares, parkable: model.parkable,
-    ttlMs: model.ttlMs, pinned: model.pinned, class: model.class, loadFails: model.loadFails,
+    ttlMs: model.ttlMs, pinned: model.pinned, class: model.class, loadFails: model.loadFails, memory: null,
   };
 }
 

@@ -58,6 +58,7 @@ class Run {
     this.auditor = new Auditor(knobs, { card: (device) => this.world.card(device), at: (device, takenAtUs) => this.truthAt(device, takenAtUs) });
     this.world.onRestart.tell = () => this.auditor.restart();
     this.world.onOom.tell = (oom) => this.auditor.observeOom(oom);
+    this.world.onMemory.tell = (generation, bytes) => this.auditor.observeMemoryShort(generation, bytes);
   }
 
   go(): RunResult {

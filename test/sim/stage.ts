@@ -14,19 +14,20 @@ import type { CardDescription } from '../../src/scenarios/world/card.js';
 import { honest, noFaults, type Behaviour, type Faults } from '../../src/scenarios/world/faults.js';
 import type { Holder } from '../../src/scenarios/world/holder.js';
 import { gib, type EngineKnobs, type Knobs, type ModelKnobs } from '../../src/scenarios/world/knobs.js';
+import { noMemoryFaults, type MemoryKnobs } from '../../src/scenarios/world/memory-knobs.js';
 import { msToUs } from '../../src/scenarios/world/scheduler.js';
 import { World } from '../../src/scenarios/world/world.js';
 
 export const card24: CardDescription = { device: 'SIM-card-0', totalBytes: 24 * gib, reserveBytes: 0, confirms: 'process', floorBytes: 0 };
-export const oneModelEngine: EngineKnobs = { name: 'llama', modelsPerWorker: 1, partial: false, profilesFreeMemory: false, floorBytes: 0, spawnMs: 100 };
-export const manyModelsEngine: EngineKnobs = { name: 'python', modelsPerWorker: 8, partial: false, profilesFreeMemory: false, floorBytes: 0, spawnMs: 100 };
+export const oneModelEngine: EngineKnobs = { name: 'llama', modelsPerWorker: 1, partial: false, profilesFreeMemory: false, floorBytes: 0, spawnMs: 100, memoryBytes: 0 };
+export const manyModelsEngine: EngineKnobs = { name: 'python', modelsPerWorker: 8, partial: false, profilesFreeMemory: false, floorBytes: 0, spawnMs: 100, memoryBytes: 0 };
 
 /** A model of one up-front part, so that a lease is 11/10 of `bytes` exactly. */
 export function model(key: string, bytes: number, more: Partial<ModelKnobs> = {}): ModelKnobs {
   const parts = [{ name: 'weights', kind: 'weights' as const, bytes, upFront: true }];
   return {
     key, engine: 'llama', parts, peakBytes: 0, trueParts: parts, truePeakBytes: bytes, loadMs: 1_000, moveMs: 100, callMs: 100, grows: 0, addsContexts: 0, parallel: 4, cards: 1, shares: [1], parkable: false, ttlMs: null,
-    pinned: false, class: 'normal', loadFails: 0, ...more,
+    pinned: false, class: 'normal', loadFails: 0, memory: null, ...more,
   };
 }
 
@@ -39,6 +40,8 @@ export interface StageOptions {
   readonly faults?: Partial<Faults>;
   readonly allowLedgerOnly?: boolean;
   readonly seed?: number;
+  /** The machine's memory, where a scenario leases it. */
+  readonly memory?: Partial<MemoryKnobs> & { readonly totalBytes: number };
 }
 
 /** One call of a caller, with its history. */
@@ -85,6 +88,7 @@ export class Stage {
     });
     this.world.onRestart.tell = () => this.auditor.restart();
     this.world.onOom.tell = (oom) => this.auditor.observeOom(oom);
+    this.world.onMemory.tell = (generation, bytes) => this.auditor.observeMemoryShort(generation, bytes);
     this.world.behaviourOfNext = () => honest;
     this.world.start();
     this.caller = this.world.addClient();
@@ -181,5 +185,6 @@ function knobsFor(options: StageOptions): Knobs {
     seed: options.seed ?? 1, cards: options.cards ?? [card24], engines: options.engines ?? [oneModelEngine, manyModelsEngine], models: options.models,
     clients: 0, holders: 0, arrivalMs: 1_000, zipf: 1, floodMs: 0, deadlineMs: [1_000, 1_000], limits: { ...defaultLimits, ...options.limits }, classPolicies,
     allowLedgerOnly: options.allowLedgerOnly ?? false, faults: { ...noFaults, ...options.faults },
+    memory: options.memory === undefined ? null : { reserveBytes: 0, confirms: 'process', allowUnknown: false, faults: noMemoryFaults, ...options.memory },
   };
 }

@@ -61,7 +61,7 @@ function modelsOf(trace: Trace): ModelKnobs[] {
     const parts = [{ name: 'weights', kind: 'weights' as const, bytes, upFront: true }];
     return {
       key: `model-${index}`, engine: 'python', parts, peakBytes: 0, trueParts: parts, truePeakBytes: bytes, loadMs, moveMs: 50, callMs,
-      grows: 0, addsContexts: 0, parallel: 4, cards: 1, shares: [1], parkable: false, ttlMs: null, pinned: false, class: 'normal', loadFails: 0,
+      grows: 0, addsContexts: 0, parallel: 4, cards: 1, shares: [1], parkable: false, ttlMs: null, pinned: false, class: 'normal', loadFails: 0, memory: null,
     };
   });
 }
@@ -71,7 +71,7 @@ function knobsOf(trace: Trace, models: readonly ModelKnobs[], callers: number): 
   return {
     seed: 1, models, clients: 1, holders: 0, arrivalMs: 1, zipf: 1, floodMs: 0, deadlineMs: [1, 1], limits: { ...defaultLimits, queuedRequestsPerCardMax: Math.max(callers, defaultLimits.queuedRequestsPerCardMax) },
     cards: [{ device, totalBytes: Math.ceil(trace.cardBytes * 1.1), reserveBytes: 0, confirms: 'process', floorBytes: 0 }],
-    engines: [{ name: 'python', modelsPerWorker: trace.models.length, partial: false, profilesFreeMemory: false, floorBytes: 0, spawnMs: 500 }],
-    classPolicies, allowLedgerOnly: false, faults: noFaults,
+    engines: [{ name: 'python', modelsPerWorker: trace.models.length, partial: false, profilesFreeMemory: false, floorBytes: 0, spawnMs: 500, memoryBytes: 0 }],
+    classPolicies, allowLedgerOnly: false, faults: noFaults, memory: null,
   };
 }

@@ -45,6 +45,7 @@ export interface WorldCounters {
   failed: number;
   crashes: number;
   ooms: number;
+  memoryShort: number;
   loads: number;
   restarts: number;
   /** Processes that were back with a broker after they had lost one. */
@@ -62,6 +63,12 @@ export interface WorldContext {
   lag(after: 'free' | 'exit'): FreeLag;
   card(device: string): SimCard;
   readonly cards: readonly SimCard[];
+  /** The machine's memory, where it is leased. */
+  readonly memory: SimCard | null;
+  /** How late what a process frees there comes back. */
+  memoryLag(): FreeLag;
+  /** It had no room for an allocation: somebody is killed. */
+  onMemoryShort(generation: string, bytes: number): void;
   /** Puts an event on the broker's loop; lost when there is no broker. */
   tell(happening: Happening): void;
   /** What the broker of now finds out later; another finds it out in its own way. */

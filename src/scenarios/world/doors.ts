@@ -1,7 +1,8 @@
 /** `model_to_device` as a worker does it: a door that shuts at receipt, calls that end in peace, bytes that go, an honest count of them; or a lie. */
 import type { Effect } from '../../../broker/core/effects.js';
-import { forget, hasOlderCalls, isLeased, leak, takenBytes, type Door, type HostedModel, type Slice } from './hosted.js';
+import { bytesOn, forget, hasOlderCalls, isLeased, leak, takenBytes, type Door, type HostedModel, type Slice } from './hosted.js';
 import type { Hosting } from './hosting.js';
+import { beginCopy, dropCopyInMaking, endCopy, leaveMemory } from './memory.js';
 
 type Move = Extract<Effect, { type: 'move' }>;
 
@@ -54,7 +55,7 @@ function takenOn(model: HostedModel, lease: string): number {
 function join(host: Hosting, model: HostedModel, door: Door, move: Move): void {
   door.commands.set(move.lease, move.command);
   if (!door.begun) host.answer(move.command, { kind: 'draining', inFlight: model.running.size });
-  else if (host.behaviour.ackEarlyMs > 0) acknowledge(host, door, sliceOf(model, move.lease), model.hostBytes);
+  else if (host.behaviour.ackEarlyMs > 0) acknowledge(host, model, door, sliceOf(model, move.lease));
 }
 
 function shut(host: Hosting, model: HostedModel, move: Move): void {
@@ -105,10 +106,11 @@ export function moveIfDrained(host: Hosting, model: HostedModel): void {
   }
   model.state = door.target === 'host' ? 'parking' : 'unloading';
   const { behaviour } = host;
+  if (door.target === 'host' && door.bytes === null && !beginCopy(host, model)) return;
   host.takeBackExtension(model);
   if (isLeased(model)) host.reportResidency(model, false, null);
   if (behaviour.ackEarlyMs > 0) {
-    for (const lease of door.commands.keys()) acknowledge(host, door, sliceOf(model, lease), model.hostBytes);
+    for (const lease of door.commands.keys()) acknowledge(host, model, door, sliceOf(model, lease));
     host.later(behaviour.ackEarlyMs, () => carryOut(host, model, door, false));
   } else {
     host.later(model.spec.moveMs, () => carryOut(host, model, door, true));
@@ -145,8 +147,10 @@ function stopped(host: Hosting, model: HostedModel, door: Door): void {
 }
 
 /** Says that it is done before it is. */
-function acknowledge(host: Hosting, door: Door, slice: Slice | null, hostBytes: number): void {
+function acknowledge(host: Hosting, model: HostedModel, door: Door, slice: Slice | null): void {
   if (slice === null) return;
+  const parks = door.target === 'host' && door.bytes === null;
+  const hostBytes = bytesOn(Math.max(model.hostBytes, parks ? (model.spec.memory?.copyBytes ?? 0) : 0), slice);
   const freedBytes = Math.min(slice.takenBytes, door.bytes ?? slice.takenBytes);
   host.answer(door.commands.get(slice.lease ?? '') ?? 0, { kind: 'done', target: door.target, freedBytes, residentBytes: slice.takenBytes - freedBytes, hostBytes });
 }
@@ -158,13 +162,13 @@ function carryOut(host: Hosting, model: HostedModel, door: Door, answers: boolea
   const leftBytes = takenBytes(model);
   // An unload drops the model even where bytes of it stay behind.
   if (door.target === 'none' && door.bytes === null) for (const slice of model.slices) leak(slice, slice.takenBytes);
-  settle(model, door);
+  settle(host, model, door);
   if (leftBytes === 0 || takenBytes(model) > 0) host.reportResidency(model, false, null);
   if (answers) {
     for (const [lease, command] of door.commands) {
       const slice = sliceOf(model, lease);
       if (slice === null) host.answer(command, failed('lease_unknown', 0));
-      else host.answer(command, { kind: 'done', target: door.target, freedBytes: freedBy.get(slice) ?? 0, residentBytes: leftBy.get(slice) ?? 0, hostBytes: model.hostBytes });
+      else host.answer(command, { kind: 'done', target: door.target, freedBytes: freedBy.get(slice) ?? 0, residentBytes: leftBy.get(slice) ?? 0, hostBytes: bytesOn(model.hostBytes, slice) });
     }
   }
   if (model.state === 'absent') forget(model);
@@ -198,17 +202,20 @@ function shrinkParts(slice: Slice, byBytes: number): void {
 }
 
 /** Where the model stands once the bytes have moved. What could not be freed stays resident. */
-function settle(model: HostedModel, door: Door): void {
+function settle(host: Hosting, model: HostedModel, door: Door): void {
   model.door = null;
   if (takenBytes(model) > 0) {
     model.state = 'resident';
+    dropCopyInMaking(host, model);
   } else if (door.target === 'host') {
     model.state = 'parked';
     model.begun = false;
+    endCopy(host, model);
     model.hostBytes = Math.max(model.hostBytes, 1);
   } else {
     model.state = 'absent';
     model.hostBytes = 0;
+    leaveMemory(host, model);
   }
 }
 

@@ -2,6 +2,7 @@
  * How often what goes wrong. Names in `…Ms` alone are mean times between such
  * events (0: never); the others are probabilities, or the largest value drawn.
  */
+import { honestWithMemory, type MemoryBehaviour } from './memory-knobs.js';
 import type { Prng } from './prng.js';
 
 export interface Faults {
@@ -77,7 +78,7 @@ export const noFaults: Faults = {
 };
 
 /** What one process is like for all its life. */
-export interface Behaviour {
+export interface Behaviour extends MemoryBehaviour {
   /** Factor on what it truly takes, above 1 when it over-allocates. */
   readonly takesFactor: number;
   readonly ackEarlyMs: number;
@@ -104,7 +105,7 @@ export interface Behaviour {
 export const honest: Behaviour = {
   takesFactor: 1, ackEarlyMs: 0, ackLies: false, liesFreeShare: 0, freesShort: false, ignoresCommands: false, answersLateMs: 0,
   answersTwice: false, answersWrong: false, beginsLateMs: 0, losesGrants: 0, ignoresSigterm: false, unkillableMs: 0,
-  leaksOnFailure: false, residualBytes: 0, misplacedBytes: 0, loadFails: 0, loadHangs: 0,
+  leaksOnFailure: false, residualBytes: 0, misplacedBytes: 0, loadFails: 0, loadHangs: 0, ...honestWithMemory,
 };
 
 export function behaviourOf(faults: Faults, random: Prng): Behaviour {
@@ -127,5 +128,6 @@ export function behaviourOf(faults: Faults, random: Prng): Behaviour {
     misplacedBytes: random.chance(faults.misplaces) ? random.int(100, 2_000) * 1_048_576 : 0,
     loadFails: faults.loadFails,
     loadHangs: faults.loadHangs,
+    ...honestWithMemory,
   };
 }

@@ -5,9 +5,10 @@ import type { Behaviour } from './faults.js';
 import { ModelHost } from './host.js';
 import type { EngineKnobs, ModelKnobs } from './knobs.js';
 import { forget, leadLease } from './hosted.js';
+import { leaveMemory } from './memory.js';
 import { msToUs } from './scheduler.js';
 
-const holderEngine: EngineKnobs = { name: 'holder', modelsPerWorker: 8, partial: false, profilesFreeMemory: false, floorBytes: 0, spawnMs: 0 };
+const holderEngine: EngineKnobs = { name: 'holder', modelsPerWorker: 8, partial: false, profilesFreeMemory: false, floorBytes: 0, spawnMs: 0, memoryBytes: 0 };
 
 export class Holder extends ModelHost {
   readonly isEnding = false;
@@ -59,6 +60,7 @@ export class Holder extends ModelHost {
       model.state = 'unloading';
       this.later(this.world.faults.wireDelayMsMax, () => {
         for (const slice of model.slices) this.free(slice, slice.takenBytes);
+        leaveMemory(this, model);
         forget(model);
         this.pump(model);
       });

@@ -4,13 +4,15 @@ import type { CommandAnswer } from '../../../broker/core/events.js';
 import type { LeasePart } from '../../../protocol/index.js';
 import { refuse, sendAsking, voidAsking } from './asking.js';
 import { endCall, noteNewCall, pump, takeBackExtension } from './calls.js';
+import { noLag } from './card.js';
 import type { Call, CallOutcome, WorldContext } from './context.js';
 import { moveIfDrained, obeyCancel, obeyMove, voidDoor } from './doors.js';
 import type { Behaviour } from './faults.js';
-import { endAllCalls, hostedModel, termsOf, type HostedModel, type Slice } from './hosted.js';
+import { bytesOn, endAllCalls, hostedModel, termsOf, type HostedModel, type Slice } from './hosted.js';
 import type { EngineKnobs, ModelKnobs } from './knobs.js';
 import type { Hosting } from './hosting.js';
 import { askForRoom, loadFromGrant, obeyRecall, voidGrant } from './loading.js';
+import { obeyTrim } from './memory.js';
 import { SimProcess } from './process.js';
 
 export abstract class ModelHost extends SimProcess implements Hosting {
@@ -27,6 +29,7 @@ export abstract class ModelHost extends SimProcess implements Hosting {
   protected readonly residualTold = new Set<string>();
   /** How often it has come back to a broker. */
   private returned = 0;
+  private grownBytes = 0;
 
   constructor(world: WorldContext, generation: string, devices: readonly string[], behaviour: Behaviour, readonly engine: EngineKnobs) {
     super(world, generation, devices, behaviour);
@@ -112,6 +115,31 @@ export abstract class ModelHost extends SimProcess implements Hosting {
     this.world.card(slice.device).free(this.generation, freed, this.world.lag('free'));
   }
 
+  takeMemory(model: HostedModel, toBytes: number): boolean {
+    const { memory } = this.world;
+    if (memory === null) return true;
+    const moreBytes = toBytes - model.memoryBytes;
+    if (moreBytes > 0 && !memory.allocate(this.generation, moreBytes)) {
+      this.world.onMemoryShort(this.generation, moreBytes);
+      this.end('killed: out of memory');
+      return false;
+    }
+    if (moreBytes < 0) memory.free(this.generation, -moreBytes, this.world.memoryLag());
+    model.memoryBytes = toBytes;
+    return true;
+  }
+
+  grow(bytes: number): void {
+    if (bytes > 0 && this.world.memory?.allocate(this.generation, bytes) === true) this.grownBytes += bytes;
+  }
+
+  shrink(bytes: number): boolean {
+    if (this.behaviour.keepsGrowth || this.grownBytes < bytes) return false;
+    this.world.memory?.free(this.generation, this.grownBytes, noLag);
+    this.grownBytes = 0;
+    return true;
+  }
+
   /** The first load of a process takes library workspaces that stay until its end. */
   takeResidual(): void {
     if (this.residualTaken) return;
@@ -139,7 +167,7 @@ export abstract class ModelHost extends SimProcess implements Hosting {
     if (slice.lease === null) return;
     this.say({
       type: 'residency_reported', request: this.nextRequest(), lease: slice.lease, model: model.spec.key, seq: ++this.reports,
-      state: model.state, residentBytes: slice.takenBytes, hostBytes: model.hostBytes, parts, loadMs,
+      state: model.state, residentBytes: slice.takenBytes, hostBytes: bytesOn(model.hostBytes, slice), parts, loadMs,
     });
   }
 
@@ -196,7 +224,7 @@ export abstract class ModelHost extends SimProcess implements Hosting {
         obeyCancel(this, effect.command);
         return;
       case 'trim_host':
-        this.answer(effect.command, { kind: 'unsupported', message: 'keeps no copies' });
+        obeyTrim(this, effect);
         return;
       case 'recall':
         obeyRecall(this, effect.command, effect.lease);
@@ -212,7 +240,7 @@ export abstract class ModelHost extends SimProcess implements Hosting {
   private announce(): void {
     const models = [...this.models.values()].flatMap((model) => model.slices.filter((slice) => slice.lease !== null).map((slice) => ({
       model: model.spec.key, lease: slice.lease, device: slice.device, state: model.state, residentBytes: slice.takenBytes,
-      hostBytes: model.hostBytes, inFlight: model.running.size, parkable: model.spec.parkable, terms: termsOf(model, slice),
+      hostBytes: bytesOn(model.hostBytes, slice), inFlight: model.running.size, parkable: model.spec.parkable, terms: termsOf(model, slice),
     })));
     this.say({ type: 'models_announced', seq: ++this.reports, models });
   }
@@ -264,6 +292,8 @@ export abstract class ModelHost extends SimProcess implements Hosting {
     this.alive = false;
     this.connection?.break();
     for (const card of this.world.cards) if (card.bytesOf(this.generation) > 0 || this.devices.includes(card.about.device)) card.exit(this.generation, this.world.lag('exit'));
+    // The kernel takes a process's memory back before it tells of its end.
+    this.world.memory?.exit(this.generation, noLag);
     for (const model of this.models.values()) endAllCalls(model, 'worker_lost');
   }
 }

@@ -1,5 +1,5 @@
 /** One model inside a process: what it truly holds on each of its cards, who uses it, and the door. */
-import type { LeasePart, LeaseTerms, RequestClass, ResidencyState } from '../../../protocol/index.js';
+import type { HostNeed, LeasePart, LeaseTerms, RequestClass, ResidencyState } from '../../../protocol/index.js';
 import type { Call, CallOutcome } from './context.js';
 import type { ModelKnobs } from './knobs.js';
 import type { Timer } from './scheduler.js';
@@ -27,6 +27,7 @@ export interface Asking {
 export interface Granted {
   readonly lease: string;
   readonly chargedBytes: number;
+  readonly keepCopy: boolean | null;
 }
 
 /** A door shut by a command: calls inside end, few older ones may still begin (D20). */
@@ -62,7 +63,12 @@ export interface HostedModel {
   /** What its leases were asked for as, together; null: it is one card. */
   gang: { readonly gang: string; readonly size: number } | null;
   state: ResidencyState;
+  /** Of a copy in the machine's memory; each card has its share of it. */
   hostBytes: number;
+  /** Truly taken there for this model. */
+  memoryBytes: number;
+  /** As its grants said; true where memory is not leased. */
+  keepCopy: boolean;
   readonly running: Set<Call>;
   readonly queue: Call[];
   door: Door | null;
@@ -79,7 +85,7 @@ export interface HostedModel {
 
 export function hostedModel(spec: ModelKnobs, devices: readonly string[]): HostedModel {
   return {
-    spec, state: 'absent', gang: null, hostBytes: 0, running: new Set(), queue: [], door: null, asking: null, granted: null, class: spec.class, begun: false, hangs: false, contexts: 1,
+    spec, state: 'absent', gang: null, hostBytes: 0, memoryBytes: 0, keepCopy: true, running: new Set(), queue: [], door: null, asking: null, granted: null, class: spec.class, begun: false, hangs: false, contexts: 1,
     slices: devices.map((device, index) => {
       const share = devices.length === 1 ? 1 : (spec.shares[index] ?? 0);
       return { device, share, lease: null, chargedBytes: 0, takenBytes: 0, parts: shareOf(spec.parts, share), leakedBytes: 0 };
@@ -96,6 +102,16 @@ export function sumBytes(parts: readonly LeasePart[]): number {
   let sum = 0;
   for (const part of parts) sum += part.bytes;
   return sum;
+}
+
+/** A card's share of what the whole model has. */
+export function bytesOn(bytes: number, { share }: Slice): number {
+  return Math.ceil(bytes * share);
+}
+
+export function needOn({ neededBytes, copyBytes, peakBytes, parkPeakBytes }: HostNeed, slice: Slice): HostNeed {
+  const on = (bytes: number): number => bytesOn(bytes, slice);
+  return { neededBytes: on(neededBytes), copyBytes: on(copyBytes), peakBytes: on(peakBytes), parkPeakBytes: parkPeakBytes === null ? null : on(parkPeakBytes) };
 }
 
 /** On all of its cards together. */
@@ -163,13 +179,15 @@ export function higherClass(left: RequestClass, right: RequestClass): RequestCla
 }
 
 /** As what the broker has it on one card, by the process's own book: what was asked, trued up by what was measured. */
-export function termsOf({ spec, state, gang, class: wanted }: HostedModel, { share, parts, chargedBytes }: Slice): LeaseTerms {
+export function termsOf({ spec, state, gang, keepCopy, class: wanted }: HostedModel, slice: Slice): LeaseTerms {
+  const { share, parts, chargedBytes } = slice;
   const isMeasured = state !== 'loading' && state !== 'resuming';
   const asked = shareOf(spec.parts, share);
   const declared = asked.filter((part) => !parts.some(({ name }) => name === part.name));
   const known = isMeasured ? parts.map((part) => largerOf(part, asked.find(({ name }) => name === part.name))) : [...parts, ...declared];
   const policy = { ttlMs: spec.ttlMs, pinned: spec.pinned, exclusive: false };
-  return { chargedBytes: isMeasured ? Math.ceil((sumBytes(known) * 11) / 10) : chargedBytes, parts: known, class: wanted, policy, ...(gang === null ? {} : { gang }) };
+  const host = spec.memory === null ? {} : { host: needOn({ ...spec.memory.asked, copyBytes: keepCopy ? spec.memory.asked.copyBytes : 0 }, slice) };
+  return { chargedBytes: isMeasured ? Math.ceil((sumBytes(known) * 11) / 10) : chargedBytes, parts: known, class: wanted, policy, ...(gang === null ? {} : { gang }), ...host };
 }
 
 /** A part that grows with use is charged as declared until it is more. */

@@ -27,6 +27,12 @@ export interface Hosting extends Base {
   endCall(model: HostedModel, call: Call, outcome: CallOutcome): void;
   allocate(model: HostedModel, slice: Slice, bytes: number): boolean;
   free(slice: Slice, bytes: number): void;
+  /** Sets what the model has of the machine's memory. False: there was no room, and the process is killed for it. */
+  takeMemory(model: HostedModel, toBytes: number): boolean;
+  /** Keeps so much more in nobody's name. */
+  grow(bytes: number): void;
+  /** Gives back what it has grown by; false: it has not, or will not. */
+  shrink(bytes: number): boolean;
   takeResidual(): void;
   /** What it holds on one card. */
   reportSlice(model: HostedModel, slice: Slice, parts: readonly LeasePart[] | null, loadMs: number | null): void;

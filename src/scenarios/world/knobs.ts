@@ -2,6 +2,7 @@
 import { classPolicies, defaultLimits, type ClassPolicy, type LeasePart, type Limits, type RequestClass } from '../../../protocol/index.js';
 import type { CardDescription } from './card.js';
 import { noFaults, type Faults } from './faults.js';
+import { engineMemoryBytes, memoryKnobs, modelMemory, type MemoryKnobs, type ModelMemory } from './memory-knobs.js';
 import { Prng } from './prng.js';
 
 export const gib = 1024 ** 3;
@@ -33,6 +34,8 @@ export interface ModelKnobs {
   readonly class: RequestClass;
   /** Its load fails this often even without faults (a broken file). */
   readonly loadFails: number;
+  /** What it takes of the machine's memory; null: it says nothing of it, and takes nothing. */
+  readonly memory: ModelMemory | null;
 }
 
 export interface EngineKnobs {
@@ -42,6 +45,8 @@ export interface EngineKnobs {
   readonly profilesFreeMemory: boolean;
   readonly floorBytes: number;
   readonly spawnMs: number;
+  /** Of the machine's memory, before any model. */
+  readonly memoryBytes: number;
 }
 
 export interface Knobs {
@@ -61,6 +66,8 @@ export interface Knobs {
   readonly classPolicies: Readonly<Record<RequestClass, ClassPolicy>>;
   readonly allowLedgerOnly: boolean;
   readonly faults: Faults;
+  /** The machine's memory; null: it is not leased. */
+  readonly memory: MemoryKnobs | null;
 }
 
 const classes: readonly RequestClass[] = ['interactive', 'normal', 'background'];
@@ -86,11 +93,17 @@ export function knobsOf(seed: number): Knobs {
   const breaksAtGrant = restartMs > 0 && restarts.chance(0.3) ? 0.1 : 0;
   // With a grace a connection that breaks is no end: then it may break often.
   const breakMs = restartMs > 0 && restarts.chance(0.5) ? 3_000 : faults.breakMs;
+  const remembers = new Prng(seed, 'memory');
+  const remembered = wide.map((model) => {
+    const parkable = model.parkable || remembers.chance(0.4);
+    return { ...model, parkable, memory: modelMemory(remembers, weightsOf(model.parts), weightsOf(model.trueParts), parkable) };
+  });
+  const memory = memoryKnobs(remembers, remembered.map((model) => model.memory), faults !== noFaults);
   return {
     seed,
     cards,
-    engines,
-    models: wide,
+    engines: engines.map((engine) => ({ ...engine, memoryBytes: engineMemoryBytes(remembers) })),
+    models: memory === null ? wide : remembered,
     clients: random.int(1, 4),
     holders: random.chance(0.6) ? random.int(1, 2) : 0,
     arrivalMs: random.pick([120, 300, 800, 2_000]),
@@ -100,12 +113,18 @@ export function knobsOf(seed: number): Knobs {
       ...limitKnobs(random), ...(loadHangs > 0 ? { loadTimeoutMs: hangs.int(25_000, 90_000) } : {}),
       ...(isTight ? { workersMax: shares.int(2, 5), queuedRequestsPerCardMax: shares.int(2, 5), spawnsAtOnceMax: starts.int(1, 3) } : {}),
       ...(restartMs > 0 ? { reattachGraceMs: restarts.int(1_000, restarts.pick([4_000, 30_000])) } : {}),
+      hostGrowthBytesMax: remembers.pick([gib, 200 * mib]),
     },
     floodMs: isTight ? shares.pick([500, 2_000, 8_000]) : 0,
     classPolicies,
     allowLedgerOnly: cards.some((card) => card.confirms === 'none') || random.chance(0.15),
     faults: { ...faults, ...wideFaults, loadHangs, breakMs, restartMs, neverReturns, breaksAtGrant },
+    memory,
   };
+}
+
+function weightsOf(parts: readonly LeasePart[]): number {
+  return parts.reduce((sum, part) => sum + (part.kind === 'weights' ? part.bytes : 0), 0);
 }
 
 function cardKnobs(random: Prng): CardDescription[] {
@@ -128,9 +147,9 @@ function someSpill(random: Prng, cards: readonly CardDescription[]): CardDescrip
 
 function engineKnobs(random: Prng): EngineKnobs[] {
   return [
-    { name: 'llama', modelsPerWorker: 1, partial: false, profilesFreeMemory: false, floorBytes: random.int(50 * mib, 500 * mib), spawnMs: random.int(100, 1_500) },
-    { name: 'python', modelsPerWorker: random.int(2, 4), partial: random.chance(0.6), profilesFreeMemory: false, floorBytes: random.int(200 * mib, 700 * mib), spawnMs: random.int(500, 4_000) },
-    { name: 'vllm', modelsPerWorker: 1, partial: false, profilesFreeMemory: true, floorBytes: random.int(200 * mib, 900 * mib), spawnMs: random.int(500, 5_000) },
+    { name: 'llama', modelsPerWorker: 1, partial: false, profilesFreeMemory: false, floorBytes: random.int(50 * mib, 500 * mib), spawnMs: random.int(100, 1_500), memoryBytes: 0 },
+    { name: 'python', modelsPerWorker: random.int(2, 4), partial: random.chance(0.6), profilesFreeMemory: false, floorBytes: random.int(200 * mib, 700 * mib), spawnMs: random.int(500, 4_000), memoryBytes: 0 },
+    { name: 'vllm', modelsPerWorker: 1, partial: false, profilesFreeMemory: true, floorBytes: random.int(200 * mib, 900 * mib), spawnMs: random.int(500, 5_000), memoryBytes: 0 },
   ];
 }
 
@@ -171,6 +190,7 @@ function modelKnobs(random: Prng, index: number, engines: readonly EngineKnobs[]
     pinned: random.chance(0.05),
     class: random.pick(classes),
     loadFails: random.chance(0.06) ? random.pick([0.3, 1]) : 0,
+    memory: null,
   };
 }
 

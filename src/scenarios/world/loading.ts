@@ -6,6 +6,7 @@ import { contextOn } from './calls.js';
 import type { Call } from './context.js';
 import { endAllCalls, forget, higherClass, isLeased, leadLease, leak, shareOf, sumBytes, takenBytes, type Asking, type HostedModel, type Slice } from './hosted.js';
 import type { Hosting } from './hosting.js';
+import { climbMemory, leaveMemory, settleMemory } from './memory.js';
 
 type Grant = Extract<Effect, { type: 'grant' }>;
 
@@ -38,7 +39,7 @@ export function loadFromGrant(host: Hosting, grant: Grant): void {
     host.say({ type: 'lease_released', lease: grant.lease, cause: 'cancelled', failure: null });
     return;
   }
-  asking.granted.set(slice, { lease: grant.lease, chargedBytes: grant.chargedBytes });
+  asking.granted.set(slice, { lease: grant.lease, chargedBytes: grant.chargedBytes, keepCopy: grant.keepCopy });
   for (const { lease, chargedBytes } of grant.also ?? []) for (const other of model.slices) if (other.lease === lease) other.chargedBytes = chargedBytes;
   if (asking.granted.size === asking.requests.size) useGrants(host, model, asking);
 }
@@ -47,6 +48,7 @@ export function loadFromGrant(host: Hosting, grant: Grant): void {
 function useGrants(host: Hosting, model: HostedModel, asking: Asking): void {
   model.asking = null;
   for (const [slice, { chargedBytes }] of asking.granted) slice.chargedBytes = chargedBytes;
+  if (asking.kind === 'load' && model.state === 'absent') model.keepCopy = [...asking.granted.values()].every(({ keepCopy }) => keepCopy ?? true);
   const isAway = model.state === 'parked' || model.state === 'absent';
   if (asking.kind === 'resize' && asking.call !== null) {
     growInto(host, model, asking.call);
@@ -97,10 +99,10 @@ function begin(host: Hosting, model: HostedModel, lead: string): void {
   const { spec } = model;
   const loadMs = Math.max(1, Math.floor(resuming ? spec.loadMs / 5 : spec.loadMs));
   const fails = host.world.random.chance(Math.max(spec.loadFails, host.behaviour.loadFails));
-  host.later(loadMs * 0.3, () => climb(host, model, lead, 0.4));
+  host.later(loadMs * 0.3, () => climb(host, model, lead, 0.4, resuming ? 0 : 0.5));
   model.hangs = host.behaviour.loadHangs > 0 && host.world.random.chance(host.behaviour.loadHangs);
   if (model.hangs) return;
-  host.later(loadMs * 0.7, () => (fails ? failLoad(host, model, lead, 'load_failed') : climb(host, model, lead, 1)));
+  host.later(loadMs * 0.7, () => (fails ? failLoad(host, model, lead, 'load_failed') : climb(host, model, lead, 1, resuming ? 0 : 1)));
   host.later(loadMs, () => arrive(host, model, lead, loadMs));
 }
 
@@ -118,8 +120,8 @@ function isLoading(model: HostedModel, lead: string): boolean {
   return leadLease(model) === lead && (model.state === 'loading' || model.state === 'resuming');
 }
 
-function climb(host: Hosting, model: HostedModel, lead: string, fraction: number): void {
-  if (!isLoading(model, lead)) return;
+function climb(host: Hosting, model: HostedModel, lead: string, fraction: number, memoryShare: number): void {
+  if (!isLoading(model, lead) || (memoryShare > 0 && !climbMemory(host, model, memoryShare))) return;
   for (const slice of model.slices) {
     if (host.allocate(model, slice, Math.floor(peakOn(host, model, slice) * fraction) - slice.takenBytes)) continue;
     failLoad(host, model, lead, 'out_of_memory');
@@ -134,8 +136,10 @@ function arrive(host: Hosting, model: HostedModel, lead: string, loadMs: number)
     host.free(slice, slice.takenBytes - sumBytes(slice.parts));
   }
   host.takeResidual();
+  const resumed = model.state === 'resuming';
   model.state = 'resident';
-  model.hostBytes = model.spec.parkable ? takenBytes(model) : 0;
+  if (host.world.memory === null) model.hostBytes = model.spec.parkable ? takenBytes(model) : 0;
+  else if (!resumed) settleMemory(host, model);
   host.reportResidency(model, true, loadMs);
   host.pump(model);
   host.reportUse(model);
@@ -148,6 +152,7 @@ function failLoad(host: Hosting, model: HostedModel, lead: string, code: 'load_f
     if (host.behaviour.leaksOnFailure) leak(slice, Math.floor(slice.takenBytes * 0.7));
     host.free(slice, slice.takenBytes);
   }
+  leaveMemory(host, model);
   forget(model);
   for (const lease of leases) if (lease !== null) host.say({ type: 'lease_released', lease, cause: 'load_failed', failure: { code, message: 'the load did not end well' } });
   endAllCalls(model, code);

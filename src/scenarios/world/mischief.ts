@@ -9,9 +9,11 @@ type Rate = { [K in keyof Faults]: K extends `${string}Ms` ? K : never }[keyof F
 
 export class Mischief {
   private readonly random: Prng;
+  private readonly memory: Prng;
 
   constructor(private readonly world: World) {
     this.random = new Prng(world.knobs.seed, 'mischief');
+    this.memory = new Prng(world.knobs.seed, 'foreign memory');
   }
 
   start(): void {
@@ -22,6 +24,7 @@ export class Mischief {
     this.repeat('breakMs', () => this.breakOne());
     this.repeat('restartMs', () => this.world.restartBroker(this.world.returns.downMs(this.world.knobs.limits.reattachGraceMs)));
     this.repeat('loopStallMs', () => this.world.shell.stall(msToUs(this.random.int(50, this.world.faults.loopStallMsMax))));
+    this.repeatForeignMemory();
     this.repeat('clockJumpMs', () => this.world.scheduler.jump(msToUs(this.random.pick([2_000, 60_000, 8 * 3_600_000]))));
   }
 
@@ -32,6 +35,20 @@ export class Mischief {
       if (this.world.faults[rate] === 0) return;
       happen();
       this.repeat(rate, happen);
+    });
+  }
+
+  /** Other programs take and leave the machine's memory. */
+  private repeatForeignMemory(): void {
+    const { world } = this;
+    const { memory } = world;
+    const faults = world.knobs.memory?.faults;
+    if (memory === null || faults === undefined || faults.foreignMs === 0) return;
+    world.scheduler.after(msToUs(this.memory.exponential(faults.foreignMs)), () => {
+      if (world.isCalm) return;
+      const wantedBytes = this.memory.chance(0.3) ? 0 : this.memory.int(0, Math.floor(memory.about.totalBytes * faults.foreignShareMax));
+      memory.foreignBytes = Math.min(wantedBytes, memory.foreignBytes + memory.freeBytes());
+      this.repeatForeignMemory();
     });
   }
 

@@ -34,6 +34,7 @@ export class Prober {
 
   start(): void {
     for (const card of this.world.cards) this.repeat(card);
+    if (this.world.memory !== null) this.repeat(this.world.memory);
   }
 
   /** The broker is gone, and with it whatever was under way. */
@@ -83,7 +84,7 @@ export class Prober {
       this.missing(device, scripted.afterMs, scripted.reading, scripted.reason);
       return;
     }
-    if (card.about.confirms === 'none') {
+    if (card.about.confirms === 'none' && card !== this.world.memory) {
       this.missing(device, 2, 'unsupported', 'N/A');
       return;
     }
@@ -121,11 +122,11 @@ export class Prober {
     if (truths.length > truthsKept) truths.shift();
     this.truths.set(device, truths);
     const living = card.processes().map((generation) => ({ generation, usedBytes: card.bytesOf(generation) }));
-    const isLower = scheduler.nowUs < (this.lowerRungUntilUs.get(device) ?? -1);
+    const isLower = card !== this.world.memory && scheduler.nowUs < (this.lowerRungUntilUs.get(device) ?? -1);
     const processes = confirms === 'process' && !isLower ? living : null;
     const spilled = card.spilled();
     this.afterwards(delayMs, () => {
-      this.world.tell({ type: 'sampled', device, takenAtUs: truth.takenAtUs, usedBytes: truth.usedBytes, totalBytes, truth: isLower ? 'nvidia-smi' : 'simulated', processes, ...(spilled === undefined ? {} : { spilled }) });
+      this.world.tell({ type: 'sampled', device, takenAtUs: truth.takenAtUs, usedBytes: truth.usedBytes, totalBytes, truth: isLower ? 'nvidia-smi' : card === this.world.memory ? 'system' : 'simulated', processes, ...(spilled === undefined ? {} : { spilled }) });
       this.landed(device, truth.takenAtUs);
     });
   }

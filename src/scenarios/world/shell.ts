@@ -50,6 +50,7 @@ export class Shell {
       classPolicies: knobs.classPolicies,
       engines: knobs.engines.map(({ name, modelsPerWorker }) => ({ name, modelsPerWorker })),
       allowLedgerOnly: knobs.allowLedgerOnly,
+      allowHostUnknown: knobs.memory?.allowUnknown ?? false,
     });
   }
 
@@ -62,6 +63,11 @@ export class Shell {
   /** Those that are there. */
   private addCards(): void {
     for (const card of this.world.cards) if (!card.isLost) this.addCard(card.about);
+    const { memory } = this.world;
+    if (memory !== null) {
+      const { device, totalBytes, reserveBytes, confirms } = memory.about;
+      this.take({ type: 'card_added', device, name: 'memory', kind: 'host', totalBytes, reserveBytes, confirms, floorBytes: null });
+    }
   }
 
   /** The broker is gone at once, with all that it knew and all that was on its way. Returns what is on record of the others. */

@@ -39,6 +39,11 @@ export class Worker extends ModelHost implements CallTaker, Ended {
         this.end('out of memory at start');
         return;
       }
+      if (this.world.memory?.allocate(this.generation, this.engine.memoryBytes) === false) {
+        this.world.onMemoryShort(this.generation, this.engine.memoryBytes);
+        this.end('killed: out of memory');
+        return;
+      }
       if (!hangs) this.later(spawnMs * 0.4, () => this.ready());
     });
     if (hangs) this.isLost = true;

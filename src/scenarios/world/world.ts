@@ -8,6 +8,7 @@ import type { Core, CoreModule, Happening } from './core-module.js';
 import { behaviourOf, noFaults, type Behaviour, type Faults } from './faults.js';
 import { Holder } from './holder.js';
 import type { Knobs } from './knobs.js';
+import { memoryBehaviourOf, memoryDevice, noMemoryFaults, type MemoryFaults } from './memory-knobs.js';
 import { Prng } from './prng.js';
 import { Prober } from './probes.js';
 import { Returns } from './returns.js';
@@ -22,7 +23,12 @@ export class World implements WorldContext {
   readonly scheduler = new Scheduler();
   readonly random: Prng;
   readonly cards: readonly SimCard[];
-  readonly counters: WorldCounters = { calls: 0, answered: 0, failed: 0, crashes: 0, ooms: 0, loads: 0, restarts: 0, returned: 0 };
+  readonly memory: SimCard | null;
+  /** Told before somebody is killed for want of memory. */
+  readonly onMemory: { tell: ((generation: string, bytes: number) => void) | null } = { tell: null };
+  private memoryFaults: MemoryFaults;
+  private readonly allocators: Prng;
+  readonly counters: WorldCounters = { calls: 0, answered: 0, failed: 0, crashes: 0, ooms: 0, memoryShort: 0, loads: 0, restarts: 0, returned: 0 };
   readonly onOom: { tell: ((oom: OutOfMemory) => void) | null } = { tell: null };
   /** Another broker is about to start: told to whoever keeps a book of the last. */
   readonly onRestart: { tell: (() => void) | null } = { tell: null };
@@ -38,17 +44,23 @@ export class World implements WorldContext {
   behaviourOfNext: (engine: string) => Behaviour;
   /** Scripted by scenarios; drawn from the faults otherwise. */
   lag: (after: 'free' | 'exit') => FreeLag;
+  /** The faults have stopped. */
+  isCalm = false;
   private sessions = 0;
   private readonly byDevice = new Map<string, SimCard>();
 
   constructor(readonly knobs: Knobs, module: CoreModule, observe: Observe) {
     this.random = new Prng(knobs.seed, 'world');
+    this.allocators = new Prng(knobs.seed, 'allocators');
     this.faults = knobs.faults;
     this.cards = knobs.cards.map((about) => new SimCard(about, this.scheduler));
-    for (const card of this.cards) this.byDevice.set(card.about.device, card);
-    this.behaviourOfNext = () => behaviourOf(this.faults, this.random);
-    this.lag = (after) => this.randomLag(after === 'free' ? this.faults.freeLagMsMax : this.faults.exitLagMsMax);
     this.returns = new Returns(knobs.seed);
+    this.memory = knobs.memory === null ? null : new SimCard({ ...knobs.memory, device: memoryDevice, floorBytes: null }, this.scheduler);
+    for (const card of [...this.cards, ...(this.memory === null ? [] : [this.memory])]) this.byDevice.set(card.about.device, card);
+    this.memoryFaults = knobs.memory?.faults ?? noMemoryFaults;
+    const remembers = new Prng(knobs.seed, 'memory behaviour');
+    this.behaviourOfNext = () => ({ ...behaviourOf(this.faults, this.random), ...memoryBehaviourOf(this.memoryFaults, remembers) });
+    this.lag = (after) => lagUpTo(this.random, after === 'free' ? this.faults.freeLagMsMax : this.faults.exitLagMsMax);
     this.prober = new Prober(this);
     this.supervisor = new Supervisor(this);
     this.shell = new Shell(this, { module, prober: this.prober, supervisor: this.supervisor, spawn: (effect) => this.spawn(effect), observe });
@@ -62,6 +74,15 @@ export class World implements WorldContext {
     const card = this.byDevice.get(device);
     if (card === undefined) throw new Error(`the world has no card ${device}`);
     return card;
+  }
+
+  memoryLag(): FreeLag {
+    return lagUpTo(this.allocators, this.memoryFaults.freeLagMsMax);
+  }
+
+  onMemoryShort(generation: string, bytes: number): void {
+    this.counters.memoryShort++;
+    this.onMemory.tell?.(generation, bytes);
   }
 
   tell(happening: Happening): void {
@@ -133,11 +154,14 @@ export class World implements WorldContext {
 
   /** From now on nothing new goes wrong; those who are stopped or lie must be got rid of by the broker, holders mend themselves. */
   stopFaults(): void {
+    this.isCalm = true;
     this.faults = noFaults;
     for (const card of this.cards) {
       card.foreignBytes = 0;
       this.regainCard(card);
     }
+    this.memoryFaults = noMemoryFaults;
+    if (this.memory !== null) this.memory.foreignBytes = 0;
     for (const holder of this.holders) {
       if (holder.isStopped) holder.goOn();
       if (holder.isGone) holder.end('exit code 0');
@@ -159,13 +183,6 @@ export class World implements WorldContext {
     this.shell.addCard(card.about);
   }
 
-  private randomLag(msMax: number): FreeLag {
-    const { random } = this;
-    if (msMax === 0 || random.chance(0.3)) return noLag;
-    const toMs = random.int(1, msMax);
-    return { fromUs: msToUs(random.int(0, toMs)), toUs: msToUs(toMs), steps: random.pick([1, 4]) };
-  }
-
   private nextSession(): string {
     return `sim${this.knobs.seed}-s${++this.sessions}`;
   }
@@ -182,4 +199,10 @@ export class World implements WorldContext {
     this.workers.set(generation, worker);
     worker.start(this.random.chance(this.faults.spawnHangs));
   }
+}
+
+function lagUpTo(random: Prng, msMax: number): FreeLag {
+  if (msMax === 0 || random.chance(0.3)) return noLag;
+  const toMs = random.int(1, msMax);
+  return { fromUs: msToUs(random.int(0, toMs)), toUs: msToUs(toMs), steps: random.pick([1, 4]) };
 }

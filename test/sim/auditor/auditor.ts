@@ -12,10 +12,12 @@ import { Book, type BookOptions } from './book.js';
 import type { Check, Truth, Violation } from './check.js';
 import { followEffect } from './follow-effects.js';
 import { followEvent, noteFailure } from './follow-events.js';
+import { dropClosed, followMemoryEffect, followMemoryEvent } from './follow-memory.js';
 import { requestKey } from './records.js';
 import { checkAnswer, checkOpenRequests, isAnswer } from './rules-answers.js';
 import { checkGangs } from './rules-gangs.js';
 import { checkGrant, checkLoaded } from './rules-grants.js';
+import { checkGrowth, checkMemoryGrant, checkMemoryMove, checkMemoryShort, checkTrim } from './rules-memory.js';
 import { checkOom } from './rules-oom.js';
 import { checkPlaced, checkSpawn, checkSpilled, checkStray, checkTerminate } from './rules-processes.js';
 import { checkRecords } from './rules-records.js';
@@ -33,6 +35,8 @@ export class Auditor {
 
   observe(event: CoreEvent, effects: readonly Effect[]): void {
     followEvent(this.book, event);
+    followMemoryEvent(this.book, event);
+    dropClosed(this.book);
     if (event.type === 'sampled') this.noteUnclear(event);
     const check = this.checkOf(event, effects);
     checkRecords(check);
@@ -41,10 +45,12 @@ export class Auditor {
       this.judge(check, effect);
       this.count(effect);
       followEffect(check, effect);
+      followMemoryEffect(check, effect);
     }
     for (const key of check.spawnFailures) noteFailure(this.book, this.book.loadBackOffs, key);
     checkOpenRequests(check);
     if (event.type === 'ticked') checkGivenUp(check);
+    checkGrowth(check);
   }
 
   /** The broker was killed, and another starts. */
@@ -85,11 +91,17 @@ export class Auditor {
     checkOom({ book: this.book, truth: this.truth, broken: (rule, text) => this.violations.push({ rule, text }) }, oom);
   }
 
+  /** Nor is a process killed for want of memory within what it was promised. */
+  observeMemoryShort(generation: string, bytes: number): void {
+    checkMemoryShort({ book: this.book, truth: this.truth, broken: (rule, text) => this.violations.push({ rule, text }) }, generation, bytes);
+  }
+
   private judge(check: Check, effect: Effect): void {
     if (isAnswer(effect)) checkAnswer(check, effect);
     switch (effect.type) {
       case 'grant':
         checkGrant(check, effect);
+        checkMemoryGrant(check, effect);
         return;
       case 'placed':
         checkPlaced(check, effect);
@@ -102,6 +114,10 @@ export class Auditor {
         return;
       case 'move':
         checkMove(check, effect);
+        checkMemoryMove(check, effect);
+        return;
+      case 'trim_host':
+        checkTrim(check, effect);
         return;
       case 'cancel_command':
         checkCancel(check, effect);
@@ -135,7 +151,8 @@ export class Auditor {
       if (record.verdict === 'overshoot' || record.verdict === 'escalated') this.blame(record);
       if (record.verdict !== 'evicting' && record.verdict !== 'escalated') continue;
       const key = record.request === null ? null : requestKey(record.generation, record.request);
-      for (const victim of record.victims) if (victim.lease !== null && victim.passedOver === null) beneficiaries.set(victim.lease, key);
+      // Whoever gives a copy back does not leave its card.
+      for (const victim of record.victims) if (victim.lease !== null && victim.passedOver === null && victim.action !== 'trim') beneficiaries.set(victim.lease, key);
     }
     const broken = (rule: string, text: string): void => {
       this.violations.push({ rule, text });

@@ -5,7 +5,9 @@
  */
 import type { CoreEvent } from '../../../broker/core/events.js';
 import type { ClassPolicy, Limits, RequestClass } from '../../../protocol/index.js';
+import { memoryDevice } from '../../../src/scenarios/world/memory-knobs.js';
 import { AttendedClock } from './attended.js';
+import { MemoryBook } from './memory-book.js';
 import {
   floorOn, isOn, requestKey, type AuditedCard, type AuditedCommand, type AuditedLease, type AuditedProcess, type AuditedRequest, type Departure,
 } from './records.js';
@@ -14,6 +16,8 @@ export interface BookOptions {
   readonly limits: Limits;
   readonly classPolicies: Readonly<Record<RequestClass, ClassPolicy>>;
   readonly allowLedgerOnly: boolean;
+  /** Null: the machine's memory is not leased. */
+  readonly memory: { readonly allowUnknown: boolean } | null;
 }
 
 /** Failures of one model or engine in a row, and until when the next attempt must wait. */
@@ -45,6 +49,7 @@ export class Book {
   readonly leastToldFloors = new Map<string, number>();
   readonly loadBackOffs = new Map<string, BackOff>();
   readonly clock: AttendedClock;
+  readonly memory: MemoryBook | null;
   nowUs = 0;
   nextOrder = 0;
   /** When the last of those that an earlier broker knew had spoken, or was gone. */
@@ -52,6 +57,7 @@ export class Book {
 
   constructor(readonly options: BookOptions) {
     this.clock = new AttendedClock(options.limits.stallToleranceMs * 1_000);
+    this.memory = options.memory === null ? null : new MemoryBook(memoryDevice, options.memory.allowUnknown);
   }
 
   /** Another broker starts. What was asked of the last, ordered by it and learned by it is void; who lives on is named next. */
@@ -63,6 +69,7 @@ export class Book {
       this.leastToldFloors, this.loadBackOffs,
     ];
     for (const kept of forgotten) kept.clear();
+    this.memory?.restart();
     this.formerProcesses = new Map(this.processes);
     this.processes.clear();
     this.clock.restart();

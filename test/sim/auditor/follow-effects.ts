@@ -2,6 +2,7 @@
 import type { Check, EffectOf } from './check.js';
 import type { Book } from './book.js';
 import { newProcess } from './new-process.js';
+import { followMemoryGrant } from './follow-memory.js';
 import { sumOf, withHeadroom, type AuditedCommand, type AuditedLease, type AuditedRequest } from './records.js';
 import type { Effect } from '../../../broker/core/effects.js';
 
@@ -75,6 +76,7 @@ function followVoid(check: Check, name: string, data: EffectOf<'publish'>['data'
 /** Where it waits: in a card's queue, or for a worker that has been started (for it, when it is the first). */
 function followWait({ book, records }: Check, effect: EffectOf<'wait'>, request: AuditedRequest): void {
   request.waits++;
+  request.waitsFor = effect.reason;
   const record = effect.explain === null ? undefined : records.get(effect.explain);
   const started = /^\S+ waits for (\S+) to be ready$/.exec(record?.text ?? '')?.[1] ?? null;
   request.startsIn = started;
@@ -104,6 +106,7 @@ function answered(book: Book, effect: EffectOf<'placed' | 'deny' | 'acknowledge'
 function followGrant(book: Book, effect: EffectOf<'grant'>): void {
   const request = book.request(effect.generation, effect.request);
   if (request === null) return;
+  followMemoryGrant(book, effect, request);
   book.closeRequest(request);
   for (const { lease, chargedBytes } of effect.also ?? []) followResizedToo(book, request, lease, chargedBytes);
   const lease = book.leases.get(effect.lease);

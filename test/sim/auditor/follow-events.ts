@@ -273,6 +273,8 @@ function followAnswer(book: Book, event: Extract<CoreEvent, { type: 'command_ans
   if (answer.kind !== 'done' || lease === undefined) return;
   // Of a stay on the card that has ended: granted again since, it says nothing of this one.
   if (command.sentAtUs < lease.grantedAtUs) return;
+  // What gave a copy back stays on its card; a parked one had nothing else.
+  if (command.kind === 'trim' && lease.stage !== 'parked') return;
   // More than it had cannot be what is left of it.
   const leftBytes = Math.min(lease.residentBytes, answer.residentBytes);
   const lowered = lease.residentBytes - leftBytes;

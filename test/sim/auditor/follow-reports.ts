@@ -83,7 +83,7 @@ function openReport(book: Book, event: Extract<CoreEvent, { type: 'residency_rep
   book.requests.set(key, {
     kind: 'residency', generation: event.generation, request: event.request, model: event.model, engine: null, device: null, gang: null, cards: 1, also: [], lease: event.lease, class: 'normal',
     arrivedAtUs: event.atUs, sinceUs: event.atUs, deadlineMs: 0, attendedMinUs: book.clock.leastUs, attendedMaxUs: book.clock.mostUs, parts: [], peakBytes: 0, askedBytes: 0,
-    chargeBytes: 0, profilesFreeMemory: false, ttlMs: null, pinned: false, waits: 0, isOptional: false, cancelled: false, holdBytes: 0, victims: new Set(), ignoredSinceUs: null, order: book.nextOrder++, queuedOn: null, startsIn: null, awaitsEnd: false,
+    chargeBytes: 0, profilesFreeMemory: false, host: null, ttlMs: null, pinned: false, waits: 0, waitsFor: '', isOptional: false, cancelled: false, holdBytes: 0, victims: new Set(), ignoredSinceUs: null, order: book.nextOrder++, queuedOn: null, startsIn: null, awaitsEnd: false,
   });
 }
 

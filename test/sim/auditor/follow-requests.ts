@@ -1,6 +1,6 @@
 /** Requests as they come: asked, asked again more urgently, taken back. */
 import type { CoreEvent } from '../../../broker/core/events.js';
-import type { LeasePart, RequestClass } from '../../../protocol/index.js';
+import type { HostNeed, LeasePart, RequestClass } from '../../../protocol/index.js';
 import type { Book } from './book.js';
 import { requestKey, sumOf, withHeadroom, type AuditedRequest, type RequestKind } from './records.js';
 
@@ -56,7 +56,7 @@ function followBudget(book: Book, event: Extract<CoreEvent, { type: 'budget_requ
   open(book, event, 'budget', {
     model: event.model, device: event.device, lease: event.lease, class: event.class, deadlineMs: event.deadlineMs, ageMs: event.ageMs,
     gang: event.gang === null ? null : { key: `${event.generation} ${event.gang.gang}`, size: event.gang.size },
-    parts: event.parts, peakBytes: event.peakBytes, profilesFreeMemory: event.profilesFreeMemory, ttlMs: event.policy.ttlMs, pinned: event.policy.pinned,
+    parts: event.parts, peakBytes: event.peakBytes, host: event.host ?? null, profilesFreeMemory: event.profilesFreeMemory, ttlMs: event.policy.ttlMs, pinned: event.policy.pinned,
   });
 }
 
@@ -73,6 +73,7 @@ interface Asked {
   readonly ageMs?: number;
   readonly parts?: readonly LeasePart[];
   readonly peakBytes?: number;
+  readonly host?: HostNeed | null;
   readonly profilesFreeMemory?: boolean;
   readonly ttlMs?: number | null;
   readonly pinned?: boolean;
@@ -86,8 +87,8 @@ function open(book: Book, event: RequestEvent, kind: RequestKind, asked: Asked):
     gang: asked.gang ?? null, cards: asked.cards ?? 1, also: asked.also ?? [],
     lease: asked.lease ?? null, class: asked.class ?? 'normal', arrivedAtUs: event.atUs, sinceUs: event.atUs - (asked.ageMs ?? 0) * 1_000,
     deadlineMs: asked.deadlineMs, attendedMinUs: book.clock.leastUs, attendedMaxUs: book.clock.mostUs, parts, peakBytes: asked.peakBytes ?? 0, askedBytes,
-    chargeBytes: withHeadroom(askedBytes), profilesFreeMemory: asked.profilesFreeMemory ?? false, ttlMs: asked.ttlMs ?? null, pinned: asked.pinned ?? false,
-    waits: 0, isOptional: book.answeredRequests.has(requestKey(event.generation, event.request)), cancelled: false, holdBytes: 0, victims: new Set(), ignoredSinceUs: null, order: book.nextOrder++, queuedOn: null, startsIn: null, awaitsEnd: false,
+    chargeBytes: withHeadroom(askedBytes), profilesFreeMemory: asked.profilesFreeMemory ?? false, host: asked.host ?? null, ttlMs: asked.ttlMs ?? null, pinned: asked.pinned ?? false,
+    waits: 0, waitsFor: '', isOptional: book.answeredRequests.has(requestKey(event.generation, event.request)), cancelled: false, holdBytes: 0, victims: new Set(), ignoredSinceUs: null, order: book.nextOrder++, queuedOn: null, startsIn: null, awaitsEnd: false,
   };
   const key = requestKey(event.generation, event.request);
   if (!book.requests.has(key)) book.requests.set(key, request);

@@ -2,6 +2,7 @@
 import type { CoreEvent } from '../../../broker/core/events.js';
 import type { ModelState } from '../../../protocol/index.js';
 import type { Book } from './book.js';
+import { takeInMemory } from './memory-book.js';
 import { hear, newProcess } from './new-process.js';
 import { withHeadroom, type AuditedLease, type AuditedProcess, type LeaseStage } from './records.js';
 
@@ -11,10 +12,15 @@ export function followRecorded(book: Book, event: Of<'process_recorded'>): void 
   const before = book.formerProcesses.get(event.generation);
   const process = newProcess(book, event.generation, event.role, event.engine, event.role === 'worker' ? event.devices : []);
   book.processes.set(event.generation, {
-    ...process, state: 'away', connected: false, closes: event.devices, onRecord: event.devices, waitedForSince: now(book),
+    ...process, state: 'away', connected: false, closes: book.memory === null ? event.devices : [...event.devices, book.memory.device], onRecord: event.devices, waitedForSince: now(book),
     floors: new Map(process.devices.map((device) => [device, event.floors.find((floor) => floor.device === device)?.bytes ?? 0])),
     misbehaviour: before?.misbehaviour ?? 0, commandFailures: before?.commandFailures ?? 0,
   });
+  const memoryBytes = event.floors.find((floor) => floor.device === book.memory?.device)?.bytes ?? 0;
+  if (memoryBytes === 0 || event.role !== 'worker') return;
+  book.memory?.floors.set(event.generation, { bytes: memoryBytes, sinceUs: event.atUs });
+  // What it has beyond that is none of its floor any more.
+  book.memory?.hadLease.add(event.generation);
 }
 
 /** A card that was not there comes to light: who may hold something there has not said what. */
@@ -59,6 +65,8 @@ export function followReturn(book: Book, event: Of<'models_announced'>): void {
     const isNews = process.closes.length > 0 && state.lease !== null && state.state !== 'absent' && !book.leases.has(state.lease);
     if (isNews && device !== null && book.cards.has(device)) takeIn(book, process, state, state.lease, device);
   }
+  // All that is told is known now, and no more is charged on suspicion.
+  if (book.memory !== null) book.memory.mayFall = true;
   process.state = 'ready';
   if (process.closes.length > 0) book.lastReturnUs = book.nowUs;
   process.closes = [];
@@ -82,6 +90,7 @@ function takeIn(book: Book, process: AuditedProcess, state: ModelState, id: stri
   };
   book.leases.set(id, lease);
   book.formerLeases.delete(id);
+  if (book.memory !== null && state.state !== 'unloading') takeInMemory(book.memory, lease, state, book.nowUs);
   if (state.state === 'unloading') book.closeLease(lease, residentBytes);
   if (state.state !== 'parking') return;
   // On its way out already: the word that it has arrived takes nothing more away.

@@ -4,7 +4,7 @@
  * types of events and effects are.
  */
 import type { Confirmation, MissingReading } from '../../../broker/core/events.js';
-import type { LeasePart, RequestClass } from '../../../protocol/index.js';
+import type { HostNeed, LeasePart, RequestClass } from '../../../protocol/index.js';
 
 export interface AuditedCard {
   readonly device: string;
@@ -157,9 +157,12 @@ export interface AuditedRequest {
   /** ceil(11/10 of what was asked), without floors. */
   readonly chargeBytes: number;
   readonly profilesFreeMemory: boolean;
+  readonly host: HostNeed | null;
   readonly ttlMs: number | null;
   readonly pinned: boolean;
   waits: number;
+  /** What it was last told that it waits for. */
+  waitsFor: string;
   /** Asked again under an id that had been answered: it may be answered once more, or not. */
   readonly isOptional: boolean;
   /** Taken back: it may be told so, and needs no other answer. */

@@ -174,7 +174,16 @@ function checkRobbed(check: Check, name: string, card: AuditedCard, request: Aud
 /** Something other than bytes keeps it: its own model is leaving, or its failure is recent. */
 function isHeldUp(check: Check, elder: AuditedRequest): boolean {
   // One of a gang may be kept by its other cards.
-  return isBackingOff(check, elder) || elder.profilesFreeMemory || elder.gang !== null || check.book.process(elder.generation)?.remeasureSinceUs !== null;
+  return isBackingOff(check, elder) || elder.profilesFreeMemory || elder.gang !== null || waitsForMemory(check, elder) || check.book.process(elder.generation)?.remeasureSinceUs !== null;
+}
+
+/** Itself, or one that goes before it there, and takes what comes free first. */
+function waitsForMemory(check: Check, elder: AuditedRequest): boolean {
+  for (const other of check.book.requests.values()) {
+    const waits = other.device === elder.device && other.waitsFor.includes('machine\'s memory');
+    if (waits && (other === elder || goesBefore(check.book, other, elder))) return true;
+  }
+  return false;
 }
 
 function isBackingOff(check: Check, request: AuditedRequest): boolean {

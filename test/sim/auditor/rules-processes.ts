@@ -2,6 +2,7 @@
 import type { Check, EffectOf } from './check.js';
 import { floorOn, isOn, type AuditedLease, type AuditedProcess } from './records.js';
 import { checkBeside, whyNotGivenUp } from './rules-returns.js';
+import { hasNotGrown } from './rules-memory.js';
 
 export function checkPlaced(check: Check, placed: EffectOf<'placed'>): void {
   const { book } = check;
@@ -86,7 +87,7 @@ function whyNot(check: Check, process: AuditedProcess, cause: EffectOf<'terminat
     case 'command_failed':
       return hasFailedCommand(check, process) ? null : 'no command to it failed or is overdue';
     case 'host_growth':
-      return 'it has not grown';
+      return hasNotGrown(check, process.generation);
     case 'residue':
     case 'misbehaved':
       return isHonest(check, process) && !hangsInMove(check, process) ? 'it has done what it said' : null;

@@ -23,7 +23,7 @@ function checkNumbers(check: Check, record: ExplainRecord): void {
   const roomBytes = Math.max(0, numbers.totalBytes - numbers.reserveBytes - numbers.chargedBytes);
   if (numbers.availableBytes > roomBytes) wrong(`available ${numbers.availableBytes} of a room of ${roomBytes}`);
   const request = record.request === null ? null : (book.requests.get(requestKey(record.generation, record.request)) ?? null);
-  if (request !== null) checkNeed(request, numbers, wrong);
+  if (request !== null && card.device !== book.memory?.device) checkNeed(request, numbers, wrong);
 }
 
 function checkNeed(request: AuditedRequest, numbers: NonNullable<ExplainRecord['numbers']>, wrong: (what: string) => void): void {

@@ -27,18 +27,21 @@ export function checkShownClosed(check: Check, shown: CardView, card: AuditedCar
 /** One that is waited for no longer and cannot be ended is charged by the driver's figure, where there is one. */
 function mayBeKnown(check: Check, process: AuditedProcess, card: AuditedCard): boolean {
   const isGivenUp = process.state === 'ending' || (process.role === 'holder' && waitedMostUs(check, process) >= patienceUs(check, process));
-  return isGivenUp && card.confirms === 'process';
+  // What it has of the machine's memory is in every reading of the whole.
+  return isGivenUp && (card.confirms === 'process' || card.device === check.book.memory?.device);
 }
 
 /** A holder that has been waited for is charged with what is seen of it, and the card goes on. */
 function mustBeKnown(check: Check, process: AuditedProcess, card: AuditedCard): boolean {
   const { limits } = check.book.options;
   const { waitedForSince } = process;
-  if (process.role !== 'holder' || process.connected || waitedForSince === null || card.confirms !== 'process') return false;
+  if (process.role !== 'holder' || process.connected || waitedForSince === null) return false;
+  const isMemory = card.device === check.book.memory?.device;
+  if (!isMemory && card.confirms !== 'process') return false;
   if (card.sample?.hasFigures !== true || card.missing !== null) return false;
   const slackUs = (2 * (limits.stallToleranceMs + limits.tickIntervalMs) + limits.sampleIntervalMs) * 1_000;
   const isOverdue = check.book.clock.leastUs - waitedForSince.leastUs > patienceUs(check, process) + slackUs;
-  return isOverdue && (check.truth.at(card.device, card.sample.takenAtUs)?.byProcess.get(process.generation) ?? 0) > 0;
+  return isOverdue && (isMemory || (check.truth.at(card.device, card.sample.takenAtUs)?.byProcess.get(process.generation) ?? 0) > 0);
 }
 
 /** For a worker that lost its broker: null when it has been waited for as long as it was told. */

@@ -21,7 +21,8 @@ function checkQueue(check: Check, refusal: EffectOf<'deny'>, refused: AuditedReq
     // One that need not be answered may be gone already: it counts for its own peer alone.
     if (other === refused || !isThere || other.cancelled || (other.isOptional && !isOwn)) continue;
     counts.set(other.generation, (counts.get(other.generation) ?? 0) + 1);
-    if (isOwn && other.order > refused.order && !refused.isOptional && !hasJustCome(check, refused)) check.broken('share', `${name}: #${other.request} came later`);
+    // Of one over several cards it is not known whether this is another of them.
+    if (isOwn && other.queuedOn === device && other.order > refused.order && !refused.isOptional && !hasJustCome(check, refused)) check.broken('share', `${name}: #${other.request} came later`);
   }
   const own = counts.get(refused.generation) ?? 0;
   for (const [peer, count] of counts) if (count > own) check.broken('share', `${name}: it has ${own} in the queue of ${device ?? '?'}, ${peer} has ${count}`);

@@ -28,7 +28,12 @@ export function checkMove(check: Check, move: EffectOf<'move'>): void {
   checkOwnModel(check, name, request, lease);
   checkResidency(check, name, request, lease);
   if (move.when === 'drained' && lease.inFlight + lease.queued > 0) checkDoor(check, name, request, lease);
-  checkNeed(check, name, request, lease);
+  if (!isForMemory(check, lease)) checkNeed(check, name, request, lease);
+}
+
+/** It makes room in the machine's memory, not on its card. */
+function isForMemory(check: Check, lease: AuditedLease): boolean {
+  return [...check.records.values()].some((record) => record.device === check.book.memory?.device && record.victims.some((victim) => victim.lease === lease.lease));
 }
 
 /** A command goes to the living generation that owns the lease; one lease leaves once. */
@@ -55,7 +60,7 @@ function checkCause(check: Check, name: string, lease: AuditedLease): void {
   const isWished = [...book.requests.values()].some((request) => request.kind === 'evict' && request.model === lease.model);
   const isBlamed = lease.blamed || [...check.records.values()].some((record) => record.generation === lease.generation && (record.verdict === 'escalated' || record.verdict === 'overshoot'));
   const isStranded = book.companions(lease).length < lease.gangSize;
-  if (isWished || isBlamed || isStranded) return;
+  if (isWished || isBlamed || isStranded || isForMemory(check, lease)) return;
   const idleUs = event.atUs - lease.usedAtUs;
   if (lease.ttlMs === null) check.broken('moved-without-cause', `${name}: nobody asks for it, and it has no time to live`);
   else if (idleUs < lease.ttlMs * 1_000 - 1_000) check.broken('moved-without-cause', `${name}: idle for ${idleUs} us of ${lease.ttlMs} ms`);

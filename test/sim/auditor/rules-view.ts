@@ -2,8 +2,9 @@
 import type { CardView, LedgerView } from '../../../broker/core/view.js';
 import type { Check } from './check.js';
 import { checkForming, checkTogether } from './rules-gangs.js';
-import type { AuditedCard, AuditedLease } from './records.js';
 import { checkDoubled, checkShownClosed } from './rules-returns.js';
+import { checkMemoryView } from './rules-memory.js';
+import type { AuditedCard, AuditedLease, AuditedProcess } from './records.js';
 
 export function checkView(check: Check, view: LedgerView): void {
   checkForming(check, view);
@@ -32,6 +33,7 @@ export function checkView(check: Check, view: LedgerView): void {
     const audited = check.book.leases.get(lease.lease);
     if (audited !== undefined) audited.shownBytes = lease.chargedBytes;
   }
+  checkMemoryView(check, view);
   const shownLeases = new Set(view.leases.map((lease) => lease.lease));
   for (const lease of check.book.leases.values()) {
     if (!shownLeases.has(lease.lease) && !lease.isLeftToReading) check.broken('view-lease', `lease ${lease.lease} (${lease.stage}, ${lease.promiseBytes}) of ${lease.generation} is not in the ledger`);
@@ -65,7 +67,7 @@ function checkSeen(check: Check, shown: CardView, card: AuditedCard, chargedByte
   for (const [generation, bytes] of truth.at(card.device, card.sample.takenAtUs)?.byProcess ?? []) {
     const process = book.processes.get(generation);
     // One that has not said that it is ready may be anybody's yet; one that a broker found on record may die before it has read the card; what a dead one leaves is told from the total, when all else is at rest.
-    if (process === undefined || process.state === 'spawning' || (process.state === 'gone' && (process.freeByExit || !isAtRest(check, card)))) continue;
+    if (process === undefined || isUnheard(process) || (process.state === 'gone' && (process.freeByExit || !isAtRest(check, card)))) continue;
     if (process.closes.length > 0 && !truth.card(card.device).processes().includes(generation)) continue;
     // What it said since the reading was taken, or with its last breath, may have lowered its charge.
     if (process.saidAtUs >= card.sample.takenAtUs - (process.state === 'gone' ? lastBreathUs : 0)) continue;
@@ -76,6 +78,11 @@ function checkSeen(check: Check, shown: CardView, card: AuditedCard, chargedByte
   if (seenBytes > chargedBytes + toleranceBytes) {
     check.broken('view-seen', `${shown.device}: the last reading showed ${seenBytes} of our processes; ${chargedBytes} are charged`);
   }
+}
+
+/** It has not said that it is up, or was gone before it did, and may never have been seen. */
+function isUnheard({ role, state, startedAtUs, readyAtUs }: AuditedProcess): boolean {
+  return state === 'spawning' || (role === 'worker' && state === 'gone' && readyAtUs === startedAtUs);
 }
 
 /** Bytes freed so shortly before an exit may go with the exit, and look like a stranger's till then. */

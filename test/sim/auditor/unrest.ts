@@ -16,6 +16,7 @@ export function unrest(book: Book, view: LedgerView): string | null {
     if (card.returningBytes > 0) return `${card.returningBytes} bytes are returning on ${card.device}`;
     if (card.loadToken !== null) return `${card.loadToken} has the load token of ${card.device}`;
   }
+  if (view.host !== null && view.host.holdBytes > 0) return `${view.host.holdBytes} bytes of memory are held`;
   for (const lease of view.leases) {
     // A holder that keeps bytes is never ended by us: quarantine is where that rests until its own exit.
     const isKept = lease.state === 'quarantined' && book.process(lease.generation)?.role === 'holder';

@@ -4,7 +4,7 @@ import type { Mutant } from './mutant.js';
 export const gangMutants: readonly Mutant[] = [
   {
     name: 'gang-granted-singly', about: 'a request of a gang is granted as if it were alone', file: 'admission.js',
-    from: 'return gang === undefined ? grantNow(core, card, waiter, head, unverified) : standReady(core, card, waiter, gang);', to: 'return grantNow(core, card, waiter, head, unverified);',
+    from: 'if (gang !== undefined && fits && !mustRest)\n        return standReady(core, card, waiter, gang);', to: 'if (gang !== undefined && fits && !mustRest)\n        return grantNow(core, card, waiter, head, unverified);',
   },
   {
     name: 'gang-in-any-order', about: 'the cards of a gang are taken in the opposite order', file: 'gang.js',

@@ -32,7 +32,7 @@ export const ledgerMutants: readonly Mutant[] = [
   },
   {
     name: 'unknown-is-free', about: 'a card that cannot be read is taken by the ledger, though that is not allowed', file: 'available.js',
-    from: 'return core.options.allowLedgerOnly && card.missing !== null', to: 'return card.missing !== null',
+    from: 'return allowed && card.missing !== null', to: 'return card.missing !== null',
   },
   {
     name: 'ack-trusted', about: 'bytes are free when the worker says so', file: 'release.js',

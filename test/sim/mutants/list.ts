@@ -2,8 +2,9 @@
 import { evictionMutants } from './eviction.js';
 import { gangMutants } from './gangs.js';
 import { ledgerMutants } from './ledger.js';
+import { memoryMutants } from './memory.js';
 import type { Mutant } from './mutant.js';
 import { queueMutants } from './queue.js';
 import { restartMutants } from './restart.js';
 
-export const mutants: readonly Mutant[] = [...ledgerMutants, ...evictionMutants, ...queueMutants, ...restartMutants, ...gangMutants];
+export const mutants: readonly Mutant[] = [...ledgerMutants, ...evictionMutants, ...queueMutants, ...restartMutants, ...gangMutants, ...memoryMutants];

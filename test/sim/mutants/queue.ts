@@ -24,7 +24,7 @@ export const queueMutants: readonly Mutant[] = [
   },
   {
     name: 'hold-never-set', about: 'nothing is ever kept for the first in the queue', file: 'admission.js',
-    from: 'const keeps = waiter.planned || (head === null && isEntrenched(core, waiter));', to: 'const keeps = false;',
+    from: 'const keeps = waiter.planned || (head === null && isEntrenched(core, waiter) && !standsAside(waiter, reason));', to: 'const keeps = false;',
   },
   {
     name: 'queue-jumped', about: 'a request that fits passes all that wait', file: 'admission.js',

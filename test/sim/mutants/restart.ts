@@ -20,7 +20,7 @@ export const restartMutants: readonly Mutant[] = [
   },
   {
     name: 'opened-for-holders', about: 'after the grace a holder that says nothing is taken to hold nothing, wherever it is', file: 'closed-cards.js',
-    from: 'if (seat !== undefined && seat.readingBytes !== null)\n            chargeAsFloor(core, card, seat, process, seat.readingBytes);', to: 'openFor(core, card, process);',
+    from: 'if (seat !== undefined && seat.readingBytes !== null)\n            chargeAsFloor(core, card, seat, process, seat.readingBytes);', to: 'if (true)\n            openFor(core, card, process);',
   },
   {
     name: 'never-opened', about: 'a card stays closed though everybody has spoken', file: 'reattach.js',
