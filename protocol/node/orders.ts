@@ -35,8 +35,8 @@ export function takeOrder(message: ControlMessage, role: 'worker' | 'holder', or
   }
 }
 
-/** The answer to a move that is not for us: for another generation than `own`, or for no lease held here. Null: it is for us. */
-export function misdirected({ id, generation, lease }: Control<'model_to_device'>, own: string, isHeld: boolean): Control<'failed'> | null {
+/** The answer to a move, or to a trim, that is not for us: for another generation than `own`, or for no lease held here. Null: it is for us. */
+export function misdirected({ id, generation, lease }: Pick<Control<'model_to_device'>, 'id' | 'generation' | 'lease'>, own: string, isHeld: boolean): Control<'failed'> | null {
   const isStale = generation !== own;
   if (!isStale && isHeld) return null;
   const error = isStale ? new LeaseholdError('generation_stale', { generation, current: own }) : new LeaseholdError('lease_unknown', { lease });

@@ -26,6 +26,9 @@ export class FakeBroker {
   /** Bytes on the card by allocation, as its driver would know them. */
   readonly allocations = new Map<number, number>();
   cardBytes: number;
+  /** On which device each allocation is. */
+  readonly #places = new Map<number, string>();
+  readonly #peaks = new Map<string, number>();
   #granted = 0;
   #allocated = 0;
   readonly #options: FakeBrokerOptions;
@@ -53,6 +56,15 @@ export class FakeBroker {
 
   get usedBytes(): number {
     return [...this.allocations.values()].reduce((sum, bytes) => sum + bytes, 0);
+  }
+
+  takenOn(device: string): number {
+    return [...this.allocations].reduce((sum, [allocation, bytes]) => sum + (this.#places.get(allocation) === device ? bytes : 0), 0);
+  }
+
+  /** The most that was ever taken there. */
+  peakOn(device: string): number {
+    return this.#peaks.get(device) ?? 0;
   }
 
   get lastLease(): string {
@@ -158,6 +170,8 @@ export class FakeBroker {
     }
     this.#allocated += 1;
     this.allocations.set(this.#allocated, message.bytes);
+    this.#places.set(this.#allocated, message.device);
+    this.#peaks.set(message.device, Math.max(this.peakOn(message.device), this.takenOn(message.device)));
     this.channel.send({ type: 'card_allocated', id: message.id, allocation: this.#allocated });
   }
 

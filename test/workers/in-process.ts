@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { defaultLimits, type Limits, type ModelSpec } from '../../protocol/index.js';
 import { memoryPair } from '../../protocol/node/index.js';
 import { openCaller, type CallEvent, type GenerateOptions, type WorkerCaller } from '../../src/client/index.js';
-import { attachWorker, type AttachedWorker, type Engine } from '../../workers/runtime/index.js';
+import { attachWorker, type AttachedWorker, type Engine, type VisibleMemory } from '../../workers/runtime/index.js';
 import { SimulatedEngine } from '../../workers/simulated/engine.js';
 import { card, FakeBroker, workerKey, type Control, type FakeBrokerOptions } from './fake-broker.js';
 
@@ -26,6 +26,8 @@ export interface RigOptions extends FakeBrokerOptions {
   readonly limits?: Limits;
   /** What stands for the broker's state folder; left out: one that goes with the rig. */
   readonly folder?: string;
+  /** The machine's memory, where it is leased. */
+  readonly memory?: VisibleMemory;
 }
 
 export async function rig(options: RigOptions = {}): Promise<Rig> {
@@ -38,7 +40,7 @@ export async function rig(options: RigOptions = {}): Promise<Rig> {
   const cards = (options.cards ?? [card]).map((device) => ({ device, name: device, totalBytes: null, simulated: device.startsWith('SIM-') }));
   const attached = await attachWorker({
     engine: options.engine ?? new SimulatedEngine(), stream: workerEnd,
-    environment: { socketPath: '', spawnId: 'b-w1', key: workerKey, dataSocketPath: join(folder, 'd.sock'), cards, limits: options.limits ?? defaultLimits },
+    environment: { socketPath: '', spawnId: 'b-w1', key: workerKey, dataSocketPath: join(folder, 'd.sock'), cards, memory: options.memory ?? null, limits: options.limits ?? defaultLimits },
     onShutdown: (_graceMs, reason) => { shutdowns.push(reason); },
     onLost: () => undefined,
     fatal: (error) => { fatal.push(error); },

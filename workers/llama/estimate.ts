@@ -3,7 +3,7 @@
  * On a card that needs llama.cpp running there, so the process's floor is paid before any estimate.
  */
 import { LeaseholdError, type LeasePart, type ModelSpec } from '../../protocol/index.js';
-import type { Estimate } from '../runtime/engine.js';
+import type { Estimate, HostEstimate } from '../runtime/engine.js';
 import { contextCurve, paddedTokens, type ContextSample } from './context-curve.js';
 import type { CheckedModel } from './gguf-checks.js';
 import { checkSource, insightsOf, releaseInsights, shapeOf, type Insights, type Shape } from './inspect.js';
@@ -59,10 +59,10 @@ export class Estimator {
     const shape = shapeOf(this.started, insights, checked, spec, readSettings(spec));
     return this.started.log.during(async (lines) => {
       const reckoning = new Reckoning(this.started, insights, shape);
-      const weightsBytes = await reckoning.weights();
+      const weights = await reckoning.weights();
       const refused = refusal(await lines());
       if (refused !== null) throw unusable(spec, refused);
-      const estimate = shape.embedding ? await embeddingEstimate(reckoning, weightsBytes, spec, shape) : await textEstimate(reckoning, weightsBytes, spec, shape, signal);
+      const estimate = shape.embedding ? await embeddingEstimate(reckoning, weights, spec, shape) : await textEstimate(reckoning, weights, spec, shape, signal);
       const late = refusal(await lines());
       if (late !== null) throw unusable(spec, late);
       return estimate;
@@ -70,15 +70,21 @@ export class Estimator {
   }
 }
 
-/** One model's figures, in bytes of the card; 0 where nothing is leased. */
+/** Of the card, where bytes of one are leased; and of the machine's memory. */
+interface Figures {
+  readonly bytes: number;
+  readonly hostBytes: number;
+}
+
+/** One model's figures. */
 class Reckoning {
   constructor(private readonly started: StartedLlama, private readonly insights: Insights, private readonly shape: Shape) {}
 
-  async weights(): Promise<number> {
+  async weights(): Promise<Figures> {
     return this.#ours(await this.insights.estimateModelResourceRequirementsV2({ gpuLayers: this.shape.gpuLayers, useMmap: false }));
   }
 
-  async context(tokens: number): Promise<ContextSample> {
+  async context(tokens: number): Promise<Figures & { readonly tokens: number }> {
     const contextSize = paddedTokens(tokens);
     const needed = await this.insights.estimateContextResourceRequirementsV2({
       contextSize,
@@ -89,23 +95,28 @@ class Reckoning {
       isEmbeddingContext: this.shape.embedding,
       useMmap: false,
     });
-    return { tokens: contextSize, bytes: this.#ours(needed) };
+    return { tokens: contextSize, ...this.#ours(needed) };
   }
 
-  #ours(needed: { readonly cpuRam: number; readonly gpuVram: number }): number {
-    if (this.started.card === null) return 0;
-    return Math.ceil(this.started.backend === 'cpu' ? needed.cpuRam : needed.gpuVram);
+  #ours(needed: { readonly cpuRam: number; readonly gpuVram: number }): Figures {
+    const { card, backend, context } = this.started;
+    return {
+      bytes: card === null ? 0 : Math.ceil(backend === 'cpu' ? needed.cpuRam : needed.gpuVram),
+      // Of a simulated one nothing is taken.
+      hostBytes: context.memory?.simulated === true ? 0 : Math.ceil(needed.cpuRam),
+    };
   }
 }
 
 /** Each context has its own cache and its own compute buffers, so both are in `contextBytes`. */
-async function textEstimate(reckoning: Reckoning, weightsBytes: number, spec: ModelSpec, shape: Shape, signal: AbortSignal): Promise<Estimate> {
-  const samples: ContextSample[] = [];
+async function textEstimate(reckoning: Reckoning, weights: Figures, spec: ModelSpec, shape: Shape, signal: AbortSignal): Promise<Estimate> {
+  const samples: (Figures & { readonly tokens: number })[] = [];
   for (const tokens of sampleSizes(spec.contextTokens, shape)) {
     signal.throwIfAborted();
     samples.push(await reckoning.context(tokens));
   }
-  return estimateOf([part('weights', 'weights', weightsBytes)], contextCurve(samples), 'estimated');
+  const onHost = samples.map(({ tokens, hostBytes }): ContextSample => ({ tokens, bytes: hostBytes }));
+  return estimateOf([part('weights', 'weights', weights.bytes)], contextCurve(samples), 'estimated', hostOf(weights.hostBytes, contextCurve(onHost)));
 }
 
 /** What was asked for, where the batch stops growing, and doublings up to what the model was trained on: its buffers grow in bends. */
@@ -116,9 +127,9 @@ function sampleSizes(askedTokens: number, shape: Shape): ReadonlySet<number> {
 }
 
 /** An embedding model runs on one context of its own, opened with it. */
-async function embeddingEstimate(reckoning: Reckoning, weightsBytes: number, spec: ModelSpec, shape: Shape): Promise<Estimate> {
+async function embeddingEstimate(reckoning: Reckoning, weights: Figures, spec: ModelSpec, shape: Shape): Promise<Estimate> {
   const context = await reckoning.context(embeddingTokens(spec, shape));
-  return estimateOf([part('weights', 'weights', weightsBytes), part('embedding', 'context', context.bytes)], () => 0, 'estimated');
+  return estimateOf([part('weights', 'weights', weights.bytes), part('embedding', 'context', context.bytes)], () => 0, 'estimated', hostOf(weights.hostBytes + context.hostBytes, () => 0));
 }
 
 /** The size of an embedding model's context: what was asked, else what it was trained on, within reason. */
@@ -135,11 +146,17 @@ function unusable({ source }: ModelSpec, reason: string): LeaseholdError {
 function declared(started: StartedLlama, spec: ModelSpec, reason: string): Estimate {
   if (spec.declaredBytes === null) throw new LeaseholdError('estimate_unknown', { model: spec.key, reason });
   const bytes = started.card === null ? 0 : spec.declaredBytes;
-  return estimateOf([part('weights', 'weights', bytes, false)], () => 0, 'declared');
+  const hostBytes = started.backend === 'cpu' && started.context.memory?.simulated !== true ? spec.declaredBytes : 0;
+  return estimateOf([part('weights', 'weights', bytes, false)], () => 0, 'declared', hostOf(hostBytes, () => 0));
 }
 
-function estimateOf(parts: readonly LeasePart[], contextBytes: (tokens: number) => number, source: Estimate['source']): Estimate {
-  return { parts, contextBytes, peakBytes: 0, source, parkable: false };
+function estimateOf(parts: readonly LeasePart[], contextBytes: (tokens: number) => number, source: Estimate['source'], host: HostEstimate): Estimate {
+  return { parts, contextBytes, peakBytes: 0, source, parkable: false, host };
+}
+
+/** No copy is kept, and a load reads into the place where it stays. */
+function hostOf(bytes: number, contextBytes: (tokens: number) => number): HostEstimate {
+  return { bytes, contextBytes, copyBytes: 0, peakBytes: 0, parkPeakBytes: null };
 }
 
 function part(name: string, kind: LeasePart['kind'], bytes: number, upFront = true): LeasePart {

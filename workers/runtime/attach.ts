@@ -74,6 +74,7 @@ export async function attachWorker(options: AttachOptions): Promise<AttachedWork
 async function startEngine(engine: Engine, environment: WorkerEnvironment, line: Line, session: WorkerSession, log: WorkerLog): Promise<void> {
   await engine.start({
     cards: environment.cards,
+    ...(environment.memory === null ? {} : { memory: environment.memory }),
     threads: Math.max(1, line.welcome.threads),
     startTimeoutMs: environment.limits.spawnTimeoutMs,
     allocator: new ControlCardAllocator(line, environment.limits.commandAnswerMs),

@@ -1,7 +1,7 @@
 /** What a load and a further context ask for, and what they turned out to hold, as lease parts. Pure. */
-import { LeaseholdError, type LeasePart } from '../../protocol/index.js';
+import { LeaseholdError, type HostNeed, type LeasePart } from '../../protocol/index.js';
 import type { FirstContext } from './door-types.js';
-import type { CardEstimate, CardFigures, Estimate, LoadedContext, LoadedModel } from './engine.js';
+import type { CardEstimate, CardFigures, Estimate, HostEstimate, LoadedContext, LoadedModel } from './engine.js';
 
 /** The pseudo-card of engines that take no card bytes (D18). */
 export const cpuDevice = 'CPU-0';
@@ -52,6 +52,30 @@ export function contextBudget(estimate: CardEstimate, context: FirstContext, dev
 /** Contexts that are, or are to be, gone: parts of 0 bytes, so that the lease drops them. */
 export function droppedContexts(names: Iterable<string>): LeasePart[] {
   return [...names].map((name) => ({ name, kind: 'context', bytes: 0, upFront: true }));
+}
+
+/** What the whole lease takes of the machine's memory with these contexts, of several cards each an even share; null: nothing to speak of. */
+export function hostBudget(estimate: Estimate, contexts: readonly Pick<FirstContext, 'tokens'>[], devices: readonly string[], index: number): HostNeed | null {
+  const host = estimate.host ?? (devices[0] === cpuDevice ? allOnHost(estimate) : null);
+  if (host === null) return null;
+  const on = (field: string, bytes: number): number => evenShare(checkedBytes(`host.${field}`, bytes), devices.length, index);
+  const neededBytes = contexts.reduce((sum, { tokens }) => sum + host.contextBytes(tokens), host.bytes);
+  return {
+    neededBytes: on('neededBytes', neededBytes), copyBytes: on('copyBytes', host.copyBytes),
+    peakBytes: on('peakBytes', host.peakBytes), parkPeakBytes: host.parkPeakBytes === null ? null : on('parkPeakBytes', host.parkPeakBytes),
+  };
+}
+
+/** What is left over of whole numbers goes to the first. */
+export function evenShare(bytes: number, count: number, index: number): number {
+  return Math.floor(bytes / count) + (index < bytes % count ? 1 : 0);
+}
+
+function allOnHost(estimate: Estimate): HostEstimate {
+  return {
+    bytes: estimate.parts.reduce((sum, part) => sum + part.bytes, 0), contextBytes: (tokens) => estimate.contextBytes(tokens),
+    copyBytes: 0, peakBytes: estimate.peakBytes, parkPeakBytes: null,
+  };
 }
 
 /** What the engine measured on one of the cards: the model’s own parts and each open context. */

@@ -22,6 +22,13 @@ export interface VisibleCard {
   readonly simulated: boolean;
 }
 
+/** The machine's memory, where it is leased. A simulated one is allocated through `CardAllocator` too. */
+export interface VisibleMemory {
+  readonly device: string;
+  readonly totalBytes: number;
+  readonly simulated: boolean;
+}
+
 /** Bytes on a simulated card: `allocate` rejects with `out_of_memory` as a driver would. */
 export interface CardAllocator {
   allocate(device: string, bytes: number): Promise<CardAllocation>;
@@ -41,6 +48,8 @@ export interface CardWatch {
 
 export interface EngineContext {
   readonly cards: readonly VisibleCard[];
+  /** Left out: it is not leased, and an engine keeps there what it likes. */
+  readonly memory?: VisibleMemory;
   /** CPU threads this process may use. */
   readonly threads: number;
   /** What `start` may take, all of it; later the process is ended, and nobody learns why. */
@@ -50,6 +59,20 @@ export interface EngineContext {
   readonly watch: CardWatch;
   /** The process's own cost on a card has been measured anew. */
   reportFloor(device: string, bytes: number): void;
+}
+
+/** What a model will need of the machine's memory. */
+export interface HostEstimate {
+  /** As long as it is loaded, without any context. */
+  readonly bytes: number;
+  /** What one context of so many tokens adds. Monotonic. */
+  contextBytes(tokens: number): number;
+  /** A copy that it would like to keep beside what is on the card, so that it can be parked at once; 0: none. */
+  readonly copyBytes: number;
+  /** Highest total while it loads; 0 when it never exceeds the rest. */
+  readonly peakBytes: number;
+  /** What parking takes where no copy was kept; null: not known. */
+  readonly parkPeakBytes: number | null;
 }
 
 /** What a model will need on one card, before a byte of it is there. */
@@ -68,6 +91,8 @@ export interface Estimate extends CardEstimate {
   readonly cards?: readonly CardEstimate[] | undefined;
   readonly source: 'estimated' | 'declared' | 'learned' | 'measured';
   readonly parkable: boolean;
+  /** Left out: nothing to speak of; on the pseudo-card, where every byte is the machine's, all of the above. */
+  readonly host?: HostEstimate;
 }
 
 export interface GenerateCall {
@@ -137,6 +162,8 @@ export interface LoadedModel extends CardFigures {
   readonly park: (() => Promise<void>) | null;
   /** Back from the host copy. Null when it cannot park. */
   readonly resume: ((signal: AbortSignal) => Promise<void>) | null;
+  /** Drop the copy that is kept beside what is on the card, while calls go on. Null, or left out: it cannot go by itself. */
+  readonly dropCopy?: (() => Promise<void>) | null;
   /** Free about so many bytes of a resident model; resolves to what was freed. Null when it cannot. */
   readonly freePart: ((bytes: number) => Promise<number>) | null;
   /** Give back everything; contexts have been closed. */
@@ -152,7 +179,12 @@ export interface Engine {
   start(context: EngineContext): Promise<void>;
   /** Reads headers only. Rejects with `model_invalid` or `estimate_unknown`. */
   estimate(spec: ModelSpec, signal: AbortSignal): Promise<Estimate>;
-  /** Loads onto `device`; where the process sees several cards, over all of them. On abort or failure everything is given back before it rejects. */
-  load(spec: ModelSpec, device: string, progress: (fraction: number | null) => void, signal: AbortSignal): Promise<LoadedModel>;
+  /**
+   * Loads onto `device`; where the process sees several cards, over all of them. On abort or failure everything is given
+   * back before it rejects. `keepCopy`: whether the machine's memory has room for the copy that was asked for; null, or left out: nobody counts it, and the engine does as it likes.
+   */
+  load(spec: ModelSpec, device: string, progress: (fraction: number | null) => void, signal: AbortSignal, keepCopy?: boolean | null): Promise<LoadedModel>;
+  /** Drop caches and whatever else of the machine's memory it can do without. */
+  releaseMemory?(): Promise<void>;
   close(): Promise<void>;
 }

@@ -1,6 +1,6 @@
 /** What the broker hands a worker in its environment, read once and checked. */
 import { LeaseholdError, brokenRelation, defaultLimits, type Limits } from '../../protocol/index.js';
-import type { VisibleCard } from './engine.js';
+import type { VisibleCard, VisibleMemory } from './engine.js';
 
 export interface WorkerEnvironment {
   readonly socketPath: string;
@@ -8,6 +8,8 @@ export interface WorkerEnvironment {
   readonly key: string;
   readonly dataSocketPath: string;
   readonly cards: readonly VisibleCard[];
+  /** Null: the machine's memory is not leased. */
+  readonly memory: VisibleMemory | null;
   readonly limits: Limits;
 }
 
@@ -15,8 +17,8 @@ type Variables = Record<string, string | undefined>;
 
 /**
  * Reads LEASEHOLD_SOCKET, LEASEHOLD_SPAWN, LEASEHOLD_KEY, LEASEHOLD_DATA_SOCKET,
- * LEASEHOLD_DEVICES (JSON) and LEASEHOLD_LIMITS (JSON, optional: what the
- * operator set). The key is deleted at once, so that no child inherits it;
+ * LEASEHOLD_DEVICES (JSON), LEASEHOLD_MEMORY (JSON, where it is leased) and
+ * LEASEHOLD_LIMITS (JSON, optional: what the operator set). The key is deleted at once, so that no child inherits it;
  * LEASEHOLD_TOKEN stays: by it the guard finds all descendants.
  */
 export function readEnvironment(env: Variables): WorkerEnvironment {
@@ -28,6 +30,7 @@ export function readEnvironment(env: Variables): WorkerEnvironment {
     key,
     dataSocketPath: required(env, 'LEASEHOLD_DATA_SOCKET'),
     cards: readCards(env['LEASEHOLD_DEVICES']),
+    memory: readMemory(env['LEASEHOLD_MEMORY']),
     limits: readLimits(env['LEASEHOLD_LIMITS']),
   };
 }
@@ -48,6 +51,13 @@ function readCard(value: unknown): VisibleCard {
   const card = value as Partial<VisibleCard> | null;
   if (typeof card?.device !== 'string') throw new LeaseholdError('input_invalid', { field: 'LEASEHOLD_DEVICES', reason: 'a card lacks its device' });
   return { device: card.device, name: card.name ?? card.device, totalBytes: card.totalBytes ?? null, simulated: card.simulated ?? false };
+}
+
+function readMemory(text: string | undefined): VisibleMemory | null {
+  if (text === undefined) return null;
+  const memory = readJson('LEASEHOLD_MEMORY', text) as Partial<VisibleMemory> | null;
+  if (typeof memory?.device !== 'string') throw new LeaseholdError('input_invalid', { field: 'LEASEHOLD_MEMORY', reason: 'it lacks its device' });
+  return { device: memory.device, totalBytes: memory.totalBytes ?? 0, simulated: memory.simulated ?? false };
 }
 
 function readLimits(text: string | undefined): Limits {

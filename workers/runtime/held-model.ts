@@ -1,6 +1,6 @@
 /** What one model holds in this process: the engine’s model and its open contexts, moved and measured. No wire, no lease. */
 import { LeaseholdError, type LeasePart, type ModelSpec } from '../../protocol/index.js';
-import { cardBytes, cpuDevice, droppedContexts, measuredParts } from './budget.js';
+import { cardBytes, cpuDevice, droppedContexts, evenShare, measuredParts } from './budget.js';
 import type { FirstContext } from './door-types.js';
 import type { EngineWatch } from './engine-watch.js';
 import type { Engine, LoadedContext, LoadedModel } from './engine.js';
@@ -15,6 +15,8 @@ export class HeldModel {
   #model: LoadedModel | null = null;
   #embedding = false;
   readonly #contexts = new Map<string, LoadedContext>();
+  /** A copy is being dropped: moves wait for the end of that. */
+  #dropping: Promise<void> = Promise.resolve();
   /** Contexts that the lease may still count and that are not there (any more). */
   readonly #gone = new Set<string>();
 
@@ -60,7 +62,7 @@ export class HeldModel {
   /** The share of the host copy that counts with a card’s lease: the sum of all is the copy. */
   hostBytesOn(index: number): number {
     const count = this.#devices.length;
-    return Math.floor(this.hostBytes / count) + (index < this.hostBytes % count ? 1 : 0);
+    return evenShare(this.hostBytes, count, index);
   }
 
   /** What is held there, measured; contexts that are gone as parts of 0 bytes, so that the lease drops them. */
@@ -96,9 +98,9 @@ export class HeldModel {
    * here, without a context, and has to be unloaded. On failure nothing is
    * left; should that not be certain, the rejection is `HeldBytesError`.
    */
-  async load(spec: ModelSpec, context: FirstContext, progress: (fraction: number | null) => void, signal: AbortSignal): Promise<void> {
+  async load(spec: ModelSpec, context: FirstContext, progress: (fraction: number | null) => void, signal: AbortSignal, keepCopy: boolean | null): Promise<void> {
     this.#gone.clear();
-    const model = await this.#watch.stoppable(`Loading ${spec.key}`, signal, this.#engine.load(spec, this.#lead, progress, signal));
+    const model = await this.#watch.stoppable(`Loading ${spec.key}`, signal, this.#engine.load(spec, this.#lead, progress, signal, keepCopy));
     const count = this.#devices.length;
     if (count > 1 && model.cards?.length !== count) {
       await this.#watch.bounded(`Unloading ${spec.key}`, model.unload());
@@ -127,13 +129,26 @@ export class HeldModel {
     if (this.#contexts.delete(name)) this.#gone.add(name);
   }
 
+  /** Null: its copy cannot go by itself, or there is none. */
+  get dropCopy(): (() => Promise<void>) | null {
+    const drop = this.#model?.dropCopy ?? null;
+    if (drop === null || this.hostBytes === 0) return null;
+    return () => {
+      const dropping = this.#dropping.then(() => drop.call(this.#model));
+      this.#dropping = dropping.catch(() => undefined);
+      return dropping;
+    };
+  }
+
   async park(): Promise<void> {
+    await this.#dropping;
     await this.#closeContexts();
     if (this.model.park === null) throw new LeaseholdError('unsupported', { model: 'It', target: 'host', reason: 'the engine cannot park' });
     await this.model.park();
   }
 
   async resume(context: FirstContext, signal: AbortSignal): Promise<void> {
+    await this.#dropping;
     if (this.model.resume === null) throw new LeaseholdError('unsupported', { model: 'It', target: this.#lead, reason: 'the engine cannot resume' });
     await this.model.resume(signal);
     try {
@@ -151,6 +166,7 @@ export class HeldModel {
   }
 
   async unload(): Promise<void> {
+    await this.#dropping;
     await this.#closeContexts();
     await this.#model?.unload();
     this.#model = null;

@@ -14,6 +14,8 @@ export interface Grant {
   readonly device: string;
   readonly chargedBytes: number;
   readonly explain: string | null;
+  /** Null: the machine's memory is not leased. */
+  readonly keepCopy: boolean | null;
 }
 
 /** A request that is open: its end, and a way to make it more urgent. */
@@ -75,7 +77,7 @@ function requestBudget(channel: ControlChannel, request: BudgetRequest, gang: Ga
 }
 
 function toGrant(answer: Awaited<ReturnType<ControlChannel['request']>>, request: BudgetRequest): Grant {
-  if (answer.type === 'grant') return { lease: answer.lease, device: answer.device, chargedBytes: answer.chargedBytes, explain: answer.explain };
+  if (answer.type === 'grant') return { lease: answer.lease, device: answer.device, chargedBytes: answer.chargedBytes, explain: answer.explain, keepCopy: answer.keepCopy ?? null };
   if (answer.type === 'deny') throw deniedError(answer, request);
   throw new LeaseholdError('message_unexpected', { type: answer.type, reason: 'it answers request_vram_budget' });
 }

@@ -4,16 +4,18 @@ import type { Call } from './call.js';
 import { elapsedMs, nowUs } from './clock.js';
 import { cpuDevice } from './budget.js';
 import { CommandGroup } from './command-group.js';
-import type { ControlChannel } from './control.js';
+import type { Control, ControlChannel } from './control.js';
 import { createDoor, leaseOf, references, stepDoor, wakeAtUs, type Door, type DoorAction, type DoorAnswer, type DoorCommand } from './door.js';
 import { EngineWatch } from './engine-watch.js';
 import type { Engine } from './engine.js';
 import { toError } from './failure.js';
 import type { LearnedSizes } from './learned-sizes.js';
+import type { WorkerLog } from './log.js';
 import { ModelMoves, type UntimedDoorEvent } from './model-moves.js';
 import { mostUrgent, type Waiting } from './model-room.js';
 import type { Reports } from './reports.js';
 import { deliver, runCall } from './run-call.js';
+import { trimHost, type TrimAnswer } from './trim.js';
 
 export interface HostOptions {
   readonly key: string;
@@ -148,6 +150,13 @@ export class ModelHost {
     if (this.#commands.join(command, leases, this.references)) return;
     const lead = leases.includes(command.lease) ? leases[0] : undefined;
     this.feed({ type: 'command_arrived', command: { ...command, lease: lead ?? command.lease } });
+  }
+
+  /** Gives back what it can of the machine's memory, and goes on serving. */
+  trim(order: Control<'trim_host'>, log: WorkerLog): Promise<TrimAnswer> {
+    const { key, engine } = this.#options;
+    const isMoving = this.#door.residency.kind !== 'resident' || this.#door.underway?.phase === 'moving';
+    return trimHost(order, { key, engine, watch: this.#watch, held: this.moves.held, card: Math.max(0, this.leases.indexOf(order.lease)), isMoving, references: this.references, log });
   }
 
   cancelCommand(command: number): void {

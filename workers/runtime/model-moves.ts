@@ -35,6 +35,7 @@ export class ModelMoves {
   #freedBytes: readonly number[] = [];
   /** The latest that were granted, whether they are held still or not. */
   #lastLeases: readonly string[] = [];
+  #keepCopy: boolean | null = null;
   #asking = new AbortController();
   #moving = new AbortController();
   #growing = new AbortController();
@@ -68,6 +69,8 @@ export class ModelMoves {
         return;
       }
       this.#setLeases(grants.map(({ lease }) => lease));
+      // A copy of a part of it is of no use.
+      this.#keepCopy = grants.some(({ keepCopy }) => keepCopy === false) ? false : first.keepCopy;
       feed({ type: 'load_granted', lease: first.lease });
     } catch (error) {
       if (!signal.aborted) feed({ type: 'load_denied', failure: toFailure(error, 'load_failed', key) });
@@ -117,7 +120,7 @@ export class ModelMoves {
     for (const lease of this.#leases) channel.send({ type: 'loading', lease });
     progress(null);
     try {
-      await this.held.load(this.#options.spec(), action.context, progress, signal);
+      await this.held.load(this.#options.spec(), action.context, progress, signal, this.#keepCopy);
     } catch (error) {
       this.#leases = [];
       if (error instanceof HeldBytesError) this.#options.fatal(error);

@@ -1,6 +1,6 @@
 /** Asking the broker for a model's room: how much, how urgently, and again when those who asked first have given up. */
-import { LeaseholdError, classPolicies, type LeasePart, type LeaseTerms, type ModelSpec, type RequestClass } from '../../protocol/index.js';
-import { contextBudget, declaredEstimate, droppedContexts, estimateOn, loadBudget, truedUp, type Budget } from './budget.js';
+import { LeaseholdError, classPolicies, type HostNeed, type LeasePart, type LeaseTerms, type ModelSpec, type RequestClass } from '../../protocol/index.js';
+import { contextBudget, declaredEstimate, droppedContexts, estimateOn, hostBudget, loadBudget, truedUp, type Budget } from './budget.js';
 import { elapsedMs, nowUs } from './clock.js';
 import type { ControlChannel } from './control.js';
 import type { FirstContext } from './door-types.js';
@@ -31,6 +31,11 @@ export interface RoomOptions {
   /** A grant for which there is no use (any more). */
   readonly unused: (grant: Grant) => void;
   readonly stage: (stage: 'estimating' | 'waiting' | 'loading' | 'resuming', progress: number | null, text: string, explain: string | null) => void;
+}
+
+/** Of the card and, for the whole lease, of the machine's memory. */
+interface WholeBudget extends Budget {
+  readonly host: HostNeed | null;
 }
 
 /** Remaining time under which a request refused by its deadline is not asked again. */
@@ -69,10 +74,13 @@ export class ModelRoom {
     this.#options.stage('estimating', null, `reading the size of ${key}`, null);
     const estimate = await this.#learned(signal);
     const first = this.#options.spec().embedding ? null : context;
-    const budgets = devices.map((device, index) => loadBudget(estimateOn(estimate, devices.length, index), first, device, this.refusedBytes.get(device) ?? 0));
+    const budgets = devices.map((device, index) => ({
+      ...loadBudget(estimateOn(estimate, devices.length, index), first, device, this.refusedBytes.get(device) ?? 0),
+      host: hostBudget(estimate, first === null ? [] : [first], devices, index),
+    }));
     const { grants, gang } = await this.#granted(leases, budgets, estimate, signal);
     const isNew = grants.some(({ lease }, index) => lease !== leases[index]);
-    this.#noteTerms(grants, budgets.map(({ parts }) => parts), isNew ? gang : this.terms[0]?.gang);
+    this.#noteTerms(grants, budgets, isNew ? gang : this.terms[0]?.gang);
     this.explain = grants[0]?.explain ?? this.explain;
     return grants;
   }
@@ -81,17 +89,18 @@ export class ModelRoom {
   async forContext(leases: readonly string[], context: FirstContext, replaces: readonly string[], signal: AbortSignal): Promise<void> {
     const { key, devices } = this.#options;
     const estimate = await this.#learned(signal);
-    const budgets = devices.map((device, index): Budget => {
+    const kept = this.#held.slots.filter(({ name }) => !replaces.includes(name));
+    const budgets = devices.map((device, index): WholeBudget => {
       const { parts, peakBytes } = contextBudget(estimateOn(estimate, devices.length, index), context, device);
-      return { parts: [...droppedContexts(replaces), ...parts], peakBytes };
+      return { parts: [...droppedContexts(replaces), ...parts], peakBytes, host: hostBudget(estimate, [...kept, context], devices, index) };
     });
     for (;;) {
       const waiting = this.#options.waiting();
       if (waiting === null || signal.aborted) throw new LeaseholdError('request_cancelled', { what: `A context of ${key}` });
       try {
         const grants = await this.#open(leases, budgets, estimate, waiting, signal).granted;
-        const parts = budgets.map((budget, index) => truedUp(this.terms[index]?.parts ?? [], [...this.#held.goneParts, ...budget.parts]));
-        this.#noteTerms(grants, parts, this.terms[0]?.gang);
+        const whole = budgets.map((budget, index) => ({ ...budget, parts: truedUp(this.terms[index]?.parts ?? [], [...this.#held.goneParts, ...budget.parts]) }));
+        this.#noteTerms(grants, whole, this.terms[0]?.gang);
         return;
       } catch (error) {
         await this.#brokerBack(error, signal);
@@ -104,12 +113,16 @@ export class ModelRoom {
     this.terms = this.terms.map((terms, index) => ({ ...terms, parts: truedUp(terms.parts, partsOn(index)) }));
   }
 
-  #noteTerms(grants: readonly Grant[], parts: readonly (readonly LeasePart[])[], gang: LeaseTerms['gang']): void {
+  #noteTerms(grants: readonly Grant[], budgets: readonly WholeBudget[], gang: LeaseTerms['gang']): void {
     const { spec, waiting } = this.#options;
     const requestClass = waiting()?.class ?? this.terms[0]?.class ?? 'normal';
-    this.terms = grants.map(({ chargedBytes }, index) => ({
-      chargedBytes, parts: parts[index] ?? [], class: requestClass, policy: spec().policy, ...(gang === undefined ? {} : { gang }),
-    }));
+    this.terms = grants.map(({ chargedBytes, keepCopy }, index) => {
+      const { parts = [], host = null } = budgets[index] ?? {};
+      return {
+        chargedBytes, parts, class: requestClass, policy: spec().policy, ...(gang === undefined ? {} : { gang }),
+        ...(host === null ? {} : { host: { ...host, copyBytes: keepCopy === false ? 0 : host.copyBytes } }),
+      };
+    });
   }
 
   /** The request went with its broker: it is asked again when that, or another, is there. Any other error is thrown. */
@@ -125,7 +138,7 @@ export class ModelRoom {
     if (waiting !== null) this.#request?.raise(waiting.class, deadlineFor(waiting, nowUs()));
   }
 
-  async #granted(leases: readonly string[], budgets: readonly Budget[], estimate: Estimate, signal: AbortSignal): Promise<{ readonly grants: readonly Grant[]; readonly gang: LeaseTerms['gang'] }> {
+  async #granted(leases: readonly string[], budgets: readonly WholeBudget[], estimate: Estimate, signal: AbortSignal): Promise<{ readonly grants: readonly Grant[]; readonly gang: LeaseTerms['gang'] }> {
     for (;;) {
       const waiting = this.#options.waiting();
       if (waiting === null || signal.aborted) throw new LeaseholdError('request_cancelled', { what: `Room for ${this.#options.key}` });
@@ -147,12 +160,12 @@ export class ModelRoom {
       && left !== null && left.deadlineAtUs > asked.deadlineAtUs && elapsedMs(nowUs(), left.deadlineAtUs) >= worthAskingMs;
   }
 
-  #open(leases: readonly string[], budgets: readonly Budget[], estimate: Estimate, waiting: Waiting, signal: AbortSignal): OpenGang {
+  #open(leases: readonly string[], budgets: readonly WholeBudget[], estimate: Estimate, waiting: Waiting, signal: AbortSignal): OpenGang {
     const { channel, key, devices, engine, unused } = this.#options;
     const now = nowUs();
     const where = devices.join(' and ');
     const requests = devices.map((device, index) => {
-      const { parts = [], peakBytes = 0 } = budgets[index] ?? {};
+      const { parts = [], peakBytes = 0, host = null } = budgets[index] ?? {};
       const lease = leases[index] ?? null;
       return {
         model: key, device, lease, peakBytes, class: waiting.class,
@@ -160,7 +173,7 @@ export class ModelRoom {
         parts: lease === null ? parts : [...this.#held.goneParts, ...parts],
         deadlineMs: deadlineFor(waiting, now), ageMs: elapsedMs(waiting.oldestAtUs, now),
         parkable: estimate.parkable, profilesFreeMemory: engine.capabilities.profilesFreeMemory,
-        source: estimate.source, policy: this.#options.spec().policy,
+        source: estimate.source, policy: this.#options.spec().policy, ...(host === null ? {} : { host }),
       };
     });
     this.#options.stage('waiting', null, `waiting for room on ${where}`, null);

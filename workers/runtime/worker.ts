@@ -172,19 +172,20 @@ export class Worker {
     return [...this.#hosts.values()].find((host) => host.leases.includes(lease));
   }
 
-  /** A parked model’s host copy is all of it: giving it back is unloading. Copies of resident models are the engine’s own. */
+  /** A parked model’s host copy is all of it: giving it back is unloading. Of a resident one it goes beside its calls. */
   #trim(message: Control<'trim_host'>): void {
     const host = this.#hostOf(message.lease);
-    if (host === undefined || host.states.some(({ state }) => state === 'parked')) {
+    const refusal = misdirected(message, this.#options.generation, host !== undefined);
+    if (refusal !== null || host === undefined) {
+      if (refusal !== null) this.#send(refusal);
+    } else if (host.states.some(({ state }) => state === 'parked')) {
       const { id, lease, model, generation, expiresMs } = message;
       this.#move({
         type: 'model_to_device', id, lease, model, generation, expiresMs, target: 'none', device: null, bytes: null, when: 'now',
         waiterSinceUs: null, reason: 'trim_host',
       }, true);
-    } else if (host.references > 0) {
-      this.#send({ type: 'busy', id: message.id, inFlight: host.references });
     } else {
-      this.#send({ type: 'unsupported', id: message.id, message: `${host.key} keeps no host copy that could be given back alone` });
+      void host.trim(message, this.#options.log).then((answer) => { this.#send(answer); });
     }
   }
 

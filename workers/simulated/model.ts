@@ -16,6 +16,11 @@ export interface SimulatedParts {
   readonly faults: Faults;
   readonly take: Take;
   readonly log: (message: string) => void;
+  /** Whether a copy stays in the machine's memory beside the card. */
+  readonly keepCopy: boolean;
+  /** Takes bytes of the machine's memory; null where it is not leased. */
+  readonly takeMemory: Take;
+  readonly onUnloaded: () => Promise<void>;
 }
 
 /** Waits, unless told to stop; then it throws the signal's reason. */
@@ -35,6 +40,9 @@ export class SimulatedModel implements LoadedModel {
   #taken: CardAllocation[] = [];
   #takenBytes = 0;
   #hostBytes = 0;
+  /** The copy, as it is counted; and what the model needs there as long as it is loaded. */
+  #copy: CardAllocation | null = null;
+  #needed: CardAllocation | null = null;
   readonly #contexts = new Set<SimulatedContext>();
 
   constructor(parts: SimulatedParts) {
@@ -65,8 +73,10 @@ export class SimulatedModel implements LoadedModel {
     const steps = Math.max(1, Math.floor(this.#script.loadSteps));
     const heeded = this.#script.loadIgnoresAbort ? undefined : signal;
     let peak: CardAllocation | null = null;
+    let hostPeak: CardAllocation | null = null;
     try {
       peak = at === 'load' ? await this.#takePeak() : null;
+      if (at === 'load') hostPeak = await this.#takeMemory();
       for (let step = 1; step <= steps; step++) {
         heeded?.throwIfAborted();
         await this.#parts.faults.strike(at, (step - 1) / steps, this.#parts.device);
@@ -78,11 +88,47 @@ export class SimulatedModel implements LoadedModel {
       if (at === 'load' && this.#script.overAllocateBytes > 0) await this.#parts.take(this.#script.overAllocateBytes);
     } catch (error) {
       await this.#free();
+      if (at === 'load') await this.#freeMemory();
       throw error;
     } finally {
       await peak?.free();
+      await hostPeak?.free();
     }
-    this.#hostBytes = this.#script.parkable ? this.#weightsBytes : 0;
+  }
+
+  /** What it needs there, its copy where it keeps one, and what the load takes beyond both: the result. */
+  async #takeMemory(): Promise<CardAllocation | null> {
+    const { hostBytes, hostPeakBytes } = this.#script;
+    this.#needed = await this.#parts.takeMemory(hostBytes);
+    if (this.#parts.keepCopy) await this.#takeCopy();
+    return this.#parts.takeMemory(Math.max(0, hostPeakBytes - hostBytes - this.#hostBytes));
+  }
+
+  async #takeCopy(): Promise<void> {
+    this.#copy = await this.#parts.takeMemory(this.#weightsBytes);
+    this.#hostBytes = this.#weightsBytes;
+  }
+
+  async #freeCopy(): Promise<void> {
+    const copy = this.#copy;
+    this.#copy = null;
+    this.#hostBytes = 0;
+    await copy?.free();
+  }
+
+  async #freeMemory(): Promise<void> {
+    await this.#freeCopy();
+    const needed = this.#needed;
+    this.#needed = null;
+    await needed?.free();
+  }
+
+  get dropCopy(): (() => Promise<void>) | null {
+    if (this.#script.copyIsFixed) return null;
+    return async () => {
+      await this.#parts.faults.strike('trim');
+      await this.#freeCopy();
+    };
   }
 
   async openContext(name: string, tokens: number, signal: AbortSignal): Promise<LoadedContext> {
@@ -117,9 +163,19 @@ export class SimulatedModel implements LoadedModel {
     if (!this.#script.parkable) return null;
     return async () => {
       await this.#parts.faults.strike('park');
+      if (this.#hostBytes === 0) await this.#makeCopy();
       await pause(this.#script.parkMs);
       await this.#free(this.#script.parkKeepsFraction);
     };
+  }
+
+  /** Off the card, which takes more than the copy at its height. */
+  async #makeCopy(): Promise<void> {
+    await this.#takeCopy();
+    const { parkPeakBytes } = this.#script;
+    const peak = await this.#parts.takeMemory(Math.max(0, (parkPeakBytes ?? 0) - this.#weightsBytes));
+    await pause(this.#script.parkMs / 2);
+    await peak?.free();
   }
 
   get resume(): ((signal: AbortSignal) => Promise<void>) | null {
@@ -143,7 +199,8 @@ export class SimulatedModel implements LoadedModel {
     await this.#parts.faults.strike('unload');
     await pause(this.#script.unloadMs);
     await this.#free(this.#script.unloadKeepsFraction);
-    this.#hostBytes = 0;
+    await this.#freeMemory();
+    await this.#parts.onUnloaded();
   }
 
   async #takePeak(): Promise<CardAllocation | null> {

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { LeaseholdError, type ModelSpec } from '../../protocol/index.js';
 
 /** Where a fault strikes. */
-export const faultPoints = ['start', 'estimate', 'load', 'context', 'generate', 'embed', 'count', 'part', 'park', 'resume', 'unload'] as const;
+export const faultPoints = ['start', 'estimate', 'load', 'context', 'generate', 'embed', 'count', 'part', 'park', 'resume', 'unload', 'trim'] as const;
 export type FaultPoint = (typeof faultPoints)[number];
 
 /**
@@ -63,6 +63,16 @@ export interface ModelScript {
   /** Shares of the cards of a model over several, `3,1`; null: even ones. */
   readonly tensorSplit: string | null;
   readonly parkable: boolean;
+  /** Asks to keep a copy of the weights in the machine's memory beside the card, if it can be parked; else one is made while it is parked. */
+  readonly keepsCopy: boolean;
+  /** The copy goes only with the model. */
+  readonly copyIsFixed: boolean;
+  /** Of the machine's memory, as long as it is loaded. */
+  readonly hostBytes: number;
+  /** Highest total there while it loads; 0: no more than it has afterwards. */
+  readonly hostPeakBytes: number;
+  /** What parking takes there where no copy was kept; null: it does not say, and takes the weights. */
+  readonly parkPeakBytes: number | null;
   readonly partial: boolean;
   readonly parkMs: number;
   readonly resumeMs: number;
@@ -80,7 +90,7 @@ const mebibyte = 1024 * 1024;
 export const modelDefaults: ModelScript = {
   weightsBytes: 4 * mebibyte, computeBytes: 0, contextBytesPerToken: 256, loadPeakBytes: 0, actualWeightsBytes: null, actualContextBytesPerToken: null,
   overAllocateBytes: 0, sizeUnknown: false, estimateMs: 0, loadMs: 0, loadSteps: 10, loadIgnoresAbort: false, prefillMs: 0, prefillLogLines: 0, tokensPerSecond: 0, text: null, textTimes: 1,
-  thought: '', tokenCharacters: 4, embeddingDimensions: 16, tensorSplit: null, parkable: false, partial: false, parkMs: 0, resumeMs: 0, unloadMs: 0,
+  thought: '', tokenCharacters: 4, embeddingDimensions: 16, tensorSplit: null, parkable: false, keepsCopy: true, copyIsFixed: false, hostBytes: 0, hostPeakBytes: 0, parkPeakBytes: null, partial: false, parkMs: 0, resumeMs: 0, unloadMs: 0,
   parkKeepsFraction: 0, unloadKeepsFraction: 0, partFreesFraction: 1, faults: [],
 };
 
@@ -92,6 +102,10 @@ export interface ProcessScript {
   readonly floorBytes: number | null;
   /** Taken on the card with the first load, and given back by nothing but the end of the process. */
   readonly residualBytes: number;
+  /** Kept of the machine's memory from each unload. */
+  readonly growthBytes: number;
+  /** Gives that back when it is asked to. */
+  readonly growthGivenBack: boolean;
   readonly profilesFreeMemory: boolean;
   /** The engine can free part of a model; a model's own `partial` says whether that one can. */
   readonly partial: boolean;
@@ -108,7 +122,7 @@ export interface ProcessScript {
 }
 
 export const processDefaults: ProcessScript = {
-  name: 'simulated', startMs: 0, floorBytes: null, residualBytes: 0, profilesFreeMemory: false, partial: false, ignoreSigterm: false, grandchildren: 0, grandchildrenDetached: false,
+  name: 'simulated', startMs: 0, floorBytes: null, residualBytes: 0, growthBytes: 0, growthGivenBack: true, profilesFreeMemory: false, partial: false, ignoreSigterm: false, grandchildren: 0, grandchildrenDetached: false,
   outputBytes: 0, outputLineBytes: 4_096, logLines: 0, faults: [],
 };
 

@@ -12,11 +12,13 @@ export function shareScript(script: ModelScript, cards: number): readonly ModelS
   const all = shares.reduce((sum, share) => sum + share, 0);
   const split = (bytes: number): readonly number[] => splitBytes(bytes, shares);
   const [weights, compute, peak, over] = [script.weightsBytes, script.computeBytes, script.loadPeakBytes, script.overAllocateBytes].map(split);
+  const [host, hostPeak] = [script.hostBytes, script.hostPeakBytes].map(split);
+  const parkPeak = script.parkPeakBytes === null ? null : split(script.parkPeakBytes);
   const actual = script.actualWeightsBytes === null ? null : split(script.actualWeightsBytes);
   return shares.map((share, index) => ({
     ...script,
     weightsBytes: weights?.[index] ?? 0, computeBytes: compute?.[index] ?? 0, loadPeakBytes: peak?.[index] ?? 0, overAllocateBytes: over?.[index] ?? 0,
-    actualWeightsBytes: actual?.[index] ?? null,
+    actualWeightsBytes: actual?.[index] ?? null, hostBytes: host?.[index] ?? 0, hostPeakBytes: hostPeak?.[index] ?? 0, parkPeakBytes: parkPeak?.[index] ?? null,
     contextBytesPerToken: script.contextBytesPerToken * (share / all),
     actualContextBytesPerToken: script.actualContextBytesPerToken === null ? null : script.actualContextBytesPerToken * (share / all),
   }));
@@ -62,6 +64,11 @@ export class SpreadModel implements LoadedModel {
   }
 
   readonly embed = (inputs: readonly string[], signal: AbortSignal): Promise<{ vectors: number[][]; promptTokens: number }> => this.cards[0].embed(inputs, signal);
+
+  get dropCopy(): (() => Promise<void>) | null {
+    if (this.cards.some((card) => card.dropCopy === null)) return null;
+    return () => settleAll(this.cards, (card) => card.dropCopy?.() ?? Promise.resolve());
+  }
 
   get park(): (() => Promise<void>) | null {
     return this.cards[0].park === null ? null : () => settleAll(this.cards, (card) => card.park?.() ?? Promise.resolve());
