@@ -1,11 +1,9 @@
 /** What the shell puts on record of a process, for a broker that may start after us. */
-import { ledgersOf } from './must.js';
 import { holdsNothing } from './process.js';
 import { isUnannounced } from './closed-cards.js';
 import type { ProcessReading } from './events.js';
-import { isLoading } from './lease-store.js';
-import { mustLease } from './must.js';
-import type { Core, Seat } from './state.js';
+import { cardOf, ledgersOf, mustLease } from './must.js';
+import type { Card, Core } from './state.js';
 
 /** What is charged for a process before any model, by card. */
 export function floorsOf(core: Core, generation: string): { readonly device: string; readonly bytes: number }[] {
@@ -29,14 +27,13 @@ export function mayHold(core: Core, generation: string): boolean {
  * whose bytes are not all told yet, else the first's.
  */
 export function shareReading(core: Core, device: string, generations: readonly string[], usedBytes: number): ProcessReading[] {
-  const card = core.cards.get(device);
+  const card = cardOf(core, device);
   const [first] = generations;
   if (first === undefined) return [];
   if (card === undefined || generations.length === 1) return [{ generation: first, usedBytes }];
   let leftBytes = usedBytes;
   const shares = generations.map((generation) => {
-    const seat = card.seats.get(generation);
-    const bytes = seat === undefined ? 0 : Math.min(leftBytes, leasedBytes(core, seat));
+    const bytes = Math.min(leftBytes, leasedBytes(core, card, generation));
     leftBytes -= bytes;
     return { generation, usedBytes: bytes };
   });
@@ -46,12 +43,13 @@ export function shareReading(core: Core, device: string, generations: readonly s
   return shares;
 }
 
-/** What the leases of a process explain of its figure: one that loads may have taken all that it was granted. */
-function leasedBytes(core: Core, seat: Seat): number {
+/** What the leases of a process explain of its figure there: one that loads may have taken all that it was granted. */
+function leasedBytes(core: Core, card: Card, generation: string): number {
   let bytes = 0;
-  for (const id of seat.leases) {
+  for (const id of core.processes.get(generation)?.leases ?? []) {
     const lease = mustLease(core, id);
-    bytes += isLoading(lease) ? lease.charge.chargedBytes : lease.charge.residentBytes;
+    const charge = card === core.host ? lease.host?.charge : lease.charge;
+    if (charge?.device === card.device) bytes += charge.flux === 'loading' ? charge.chargedBytes : charge.residentBytes;
   }
   return bytes;
 }

@@ -26,13 +26,13 @@ import { Queries } from './queries.js';
 import { recallProcesses, rememberCards, type Kept, type Lives } from './recall.js';
 import { Reception } from './reception.js';
 import { Resumes } from './resume.js';
-import { Sampler, cardAdded, type CardReader, type OwnersOf } from './sampler.js';
-import { Sessions } from './session.js';
+import { Sampler, cardAdded, type CardReader, type Owners } from './sampler.js';
+import { Sessions, type Session } from './session.js';
 import { cardLocksPath, defaultStatePath, makePrivateFolder, openStateFolder, removeStaleDataSockets, type StateFolder } from './state-folder.js';
 import { ThreadShares } from './thread-shares.js';
-import { Workers } from './workers.js';
+import { Workers, type MemoryDescription } from './workers.js';
 
-/** A card this broker owns: what it is, who reads it, what is kept free on it. */
+/** A card this broker owns, or the machine's memory (of kind `host`): what it is, who reads it, what is kept free there. */
 export interface OwnedCard {
   readonly card: CardDescription;
   readonly reader: CardReader;
@@ -40,7 +40,7 @@ export interface OwnedCard {
 }
 
 export interface BrokerOptions {
-  /** Finds the cards to own; given the state folder's id, which simulated cards carry. */
+  /** Finds the cards to own, and the machine's memory where that is to be leased too; given the state folder's id, which simulated cards carry. */
   readonly discover: (stateId: string) => Promise<readonly OwnedCard[]>;
   readonly engines: readonly EngineCommand[];
   /** Default: $LEASEHOLD_STATE, else the user's runtime directory. */
@@ -49,6 +49,8 @@ export interface BrokerOptions {
   readonly classPolicies?: Readonly<Record<RequestClass, ClassPolicy>>;
   /** Default false: when no probe answers, nothing that relies on measurement is granted. */
   readonly allowLedgerOnly?: boolean;
+  /** Default false: while the machine's memory cannot be read, nothing that takes of it is granted. */
+  readonly allowHostUnknown?: boolean;
   /** Workers that CPU threads are shared among. Default 1. */
   readonly expectedWorkers?: number;
   /** Facts to show with the ledger, such as the catalogue of models. */
@@ -80,7 +82,7 @@ export async function createBroker(options: BrokerOptions): Promise<Broker> {
   try {
     const state = openStateFolder(options.stateFolder ?? defaultStatePath(), ({ lockPath, socketPath }) => { locks.push(lockFile(lockPath, { socket: socketPath })); });
     owned = await options.discover(state.id);
-    checkCards(owned.map(({ card }) => card.device));
+    checkCards(owned.map(({ card }) => card));
     for (const { card } of owned) if (card.kind === 'gpu') locks.push(lockCard(card.device, state));
     return await new RunningBroker(options, limits, state, owned, locks).start();
   } catch (error) {
@@ -116,6 +118,7 @@ class RunningBroker implements Broker {
 
   readonly #options: BrokerOptions;
   readonly #owned: readonly OwnedCard[];
+  readonly #memory: OwnedCard | null;
   readonly #state: StateFolder;
   /** Of the state folder, then of the cards. */
   readonly #locks: readonly FileLock[];
@@ -147,20 +150,21 @@ class RunningBroker implements Broker {
     this.socketPath = state.socketPath;
     this.stateFolder = state.path;
     this.secret = state.secret;
-    this.devices = owned.map(({ card }) => card);
+    this.devices = owned.flatMap(({ card }) => (card.kind === 'host' ? [] : [card]));
+    this.#memory = owned.find(({ card }) => card.kind === 'host') ?? null;
     this.#log = steadyLog(options.log ?? silentLog);
     this.#peerLog = new PeerLog(this.#log, limits.peerLogBytesPerSecondMax);
     this.ended = new Promise((resolve) => { this.#end = resolve; });
     this.#core = this.#createCore();
     this.#loop = this.#createLoop();
     this.#simulated = new Map(owned.flatMap(({ card, reader }) => (reader instanceof SimulatedCard ? [[card.device, reader] as const] : [])));
-    this.#cardDesk = new CardDesk(this.#simulated);
+    this.#cardDesk = new CardDesk(this.#simulated, this.#memory?.card.device ?? null);
     this.#records = new ProcessRecords(this.stateFolder, this.#log);
     this.#holders = this.#createHolders();
     this.#workers = this.#createWorkers();
     this.#supervisor = createSupervisor(this.#workers.handlers, { limits, tokenPrefix: this.bootId, onNote: (generation, note) => { this.#log.warn({ generation }, note); } });
     this.#workers.use(this.#supervisor);
-    this.#sampler = new Sampler(limits.sampleIntervalMs, this.#ownerLookup(), (event) => { this.#loop.feed(event); });
+    this.#sampler = new Sampler(limits.sampleIntervalMs, this.#owners(), (event) => { this.#loop.feed(event); });
     this.#desk = new AdmissionDesk(limits, this.#createReception());
   }
 
@@ -239,6 +243,7 @@ class RunningBroker implements Broker {
       classPolicies: this.#options.classPolicies ?? classPolicies,
       engines: this.#options.engines.map(({ name, modelsPerWorker, floorBytes = 0 }) => ({ name, modelsPerWorker, floorBytes })),
       allowLedgerOnly: this.#options.allowLedgerOnly ?? false,
+      allowHostUnknown: this.#options.allowHostUnknown ?? false,
     });
   }
 
@@ -301,6 +306,7 @@ class RunningBroker implements Broker {
     return new Workers({
       engines: new Map(this.#options.engines.map((engine) => [engine.name, engine])),
       cards: new Map(this.devices.map((card) => [card.device, card])),
+      memory: memoryDescription(this.#memory),
       secret: this.secret,
       stateFolder: this.stateFolder,
       socketPath: this.socketPath,
@@ -367,13 +373,23 @@ class RunningBroker implements Broker {
   }
 
   /** Driver figures come by pid; ours are the workers' (with their children) and the attached holders'. */
-  #ownerLookup(): OwnersOf {
-    return ({ pid, usedBytes }, device) => {
-      const worker = this.#workers.ownerOf(pid);
-      if (worker !== null) return [{ generation: worker, usedBytes }];
-      const sessions = [...this.#sessions].filter(({ role, identity }) => role === 'holder' && identity.pid === pid).map(({ generation }) => generation);
-      // One whose connection is lost, or that an earlier broker served, holds what it holds.
-      return shareReading(this.#core, device, [...new Set([...sessions, ...this.#workers.watchedBy(pid)])], usedBytes);
+  #owners(): Owners {
+    const holders = (): Session[] => [...this.#sessions].filter(({ role }) => role === 'holder');
+    return {
+      of: ({ pid, usedBytes }, device) => {
+        const worker = this.#workers.ownerOf(pid);
+        if (worker !== null) return [{ generation: worker, usedBytes }];
+        const sessions = holders().filter(({ identity }) => identity.pid === pid).map(({ generation }) => generation);
+        // One whose connection is lost, or that an earlier broker served, holds what it holds.
+        return shareReading(this.#core, device, [...new Set([...sessions, ...this.#workers.watchedBy(pid)])], usedBytes);
+      },
+      pids: () => [...new Set([...this.#workers.pids(), ...holders().map(({ identity }) => identity.pid)])],
     };
   }
+}
+
+function memoryDescription(memory: OwnedCard | null): MemoryDescription | null {
+  if (memory === null) return null;
+  const { card: { device, totalBytes }, reader } = memory;
+  return { device, totalBytes, simulated: reader instanceof SimulatedCard };
 }

@@ -13,18 +13,22 @@ interface Taker {
 
 export class CardDesk {
   readonly #cards: ReadonlyMap<string, SimulatedCard>;
+  readonly #memory: string | null;
   /** Sessions that have a context on a card, by generation. */
   readonly #takers = new Map<string, Taker>();
 
-  constructor(cards: ReadonlyMap<string, SimulatedCard>) {
+  /** `memory`: the simulated card, if one of them is that, which stands for the machine's memory, where every process is. */
+  constructor(cards: ReadonlyMap<string, SimulatedCard>, memory: string | null = null) {
     this.#cards = cards;
+    this.#memory = memory;
   }
 
   /** A process has come up, or is back: a worker costs its floor on every simulated card it sees. What it took before is its own. */
   attach(session: Session, devices: readonly string[]): void {
     this.#taker(session);
     const { pid, startTime } = session.identity;
-    for (const device of devices) this.#cards.get(device)?.attach(pid, startTime);
+    const attached = this.#memory === null ? devices : [...devices, this.#memory];
+    for (const device of attached) this.#cards.get(device)?.attach(pid, startTime);
   }
 
   /** The process has ended: what it had on any card comes back, as the card does that. */

@@ -1,5 +1,6 @@
 /** What `createBroker` is given, checked before anything is opened or started: callers in plain JavaScript give anything. */
 import { LeaseholdError, classes, type ClassPolicy } from '../../protocol/index.js';
+import type { CardDescription } from '../devices/index.js';
 import type { EngineCommand } from './engines.js';
 
 /** Cards that one broker owns; what peers say of their devices is as long at most. */
@@ -34,7 +35,8 @@ export function checkBrokerOptions(options: Checked): void {
 }
 
 /** Throws `config_invalid` when there are more cards than one broker can own, one without a name, or two of one name. */
-export function checkCards(devices: readonly unknown[]): void {
+export function checkCards(cards: readonly Pick<CardDescription, 'device' | 'kind'>[]): void {
+  const devices: readonly unknown[] = cards.flatMap(({ device, kind }) => (kind === 'host' ? [] : [device]));
   if (devices.length > cardsMax) throw invalid('devices', `${String(devices.length)} cards are more than the ${String(cardsMax)} that one broker can own`);
   const strange = devices.find((device) => !isText(device));
   if (strange !== undefined) throw invalid('devices', `${JSON.stringify(strange)} is not the name of a card`);

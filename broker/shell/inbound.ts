@@ -53,7 +53,7 @@ function budgetRequested(generation: string, message: Of<'request_vram_budget'>)
     type: 'budget_requested', generation, request: message.id, model: message.model, device: message.device, lease: message.lease,
     parts: message.parts, peakBytes: message.peakBytes, class: message.class, deadlineMs: message.deadlineMs,
     ageMs: message.ageMs ?? 0, parkable: message.parkable, profilesFreeMemory: message.profilesFreeMemory, source: message.source,
-    policy: message.policy, gang: message.gang,
+    policy: message.policy, gang: message.gang, ...(message.host === undefined ? {} : { host: message.host }),
   };
 }
 

@@ -45,7 +45,10 @@ export class Outbound {
     switch (effect.type) {
       case 'grant':
         this.#parts.granting(effect.generation, effect.device);
-        this.#send(effect.generation, { type: 'grant', id: effect.request, lease: effect.lease, device: effect.device, chargedBytes: effect.chargedBytes, ...(effect.also === undefined ? {} : { also: effect.also }), explain: effect.explain });
+        this.#send(effect.generation, {
+          type: 'grant', id: effect.request, lease: effect.lease, device: effect.device, chargedBytes: effect.chargedBytes, explain: effect.explain,
+          ...(effect.keepCopy === null ? {} : { keepCopy: effect.keepCopy }), ...(effect.also === undefined ? {} : { also: effect.also }),
+        });
         return;
       case 'deny':
         this.#deny(effect);

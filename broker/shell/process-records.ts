@@ -6,8 +6,8 @@
 import { randomBytes } from 'node:crypto';
 import { closeSync, constants, lstatSync, readFileSync, readdirSync, renameSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { LeaseholdError, deviceUuid, floorReading, generationId } from '../../protocol/index.js';
-import { choice, count, integer, list, nullable, object, string, type Infer } from '../../protocol/schema.js';
+import { LeaseholdError, deviceUuid, generationId } from '../../protocol/index.js';
+import { bytes, choice, count, integer, list, nullable, object, string, type Infer } from '../../protocol/schema.js';
 import { findLeader, isAlive, processTable } from '../supervisor/index.js';
 import type { Log } from './log.js';
 import { openPrivate, readPrivate, unreadable, writing } from './private-file.js';
@@ -29,9 +29,10 @@ const processRecord = object({
   spawnId: nullable(string(64)),
   /** By it all that the process started is found (D37). */
   token: nullable(string(256)),
-  /** The cards that it may have bytes on, and what was charged for it there before any model. */
+  /** The cards that it may have bytes on. */
   devices: list(deviceUuid(), 64),
-  floors: list(floorReading(), 64),
+  /** What was charged for it there, and in the machine's memory, before any model. */
+  floors: list(object({ device: string(96), bytes: bytes() }), 64),
   threads: count(4_096),
   /** Null: it was about to be started. */
   identity: nullable(identity()),

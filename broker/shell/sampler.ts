@@ -13,18 +13,23 @@ interface PidReading {
   readonly usedBytes: number;
 }
 
-/** Whose the bytes of a pid on a card are: of which of our generations, and how much of each; none: foreign. */
-export type OwnersOf = (reading: PidReading, device: string) => readonly { readonly generation: string; readonly usedBytes: number }[];
+export interface Owners {
+  /** Whose the bytes of a pid there are: of which of our generations, and how much of each; none: foreign. */
+  of(reading: PidReading, device: string): readonly { readonly generation: string; readonly usedBytes: number }[];
+  /** The pids of all of ours, with their children. */
+  pids(): readonly number[];
+}
 
 /** Reads a card now; never rejects by contract, and if it does the reading is missing. */
 export interface CardReader {
-  read(device: string): Promise<Reading>;
+  /** `ours` are our processes, for the machine's memory: there only who is asked for is told of. */
+  read(device: string, ours: () => readonly number[]): Promise<Reading>;
   close(): Promise<void>;
 }
 
 /** What the core is told of a card that is there. */
-export function cardAdded({ device, name, kind, totalBytes, confirms, floorBytes }: CardDescription, reserveBytes: number): UntimedEvent {
-  return { type: 'card_added', device, name, kind, totalBytes, reserveBytes, confirms, floorBytes };
+export function cardAdded({ device, name, kind, totalBytes, confirms, floorBytes, unified = false }: CardDescription, reserveBytes: number): UntimedEvent {
+  return { type: 'card_added', device, name, kind, totalBytes, reserveBytes, confirms, floorBytes, unified };
 }
 
 interface Watch {
@@ -42,12 +47,12 @@ export class Sampler {
   readonly #watches = new Map<string, Watch>();
   readonly #intervalMs: number;
   readonly #feed: (event: UntimedEvent) => void;
-  readonly #ownersOf: OwnersOf;
+  readonly #owners: Owners;
   #stopped = false;
 
-  constructor(intervalMs: number, ownersOf: OwnersOf, feed: (event: UntimedEvent) => void) {
+  constructor(intervalMs: number, owners: Owners, feed: (event: UntimedEvent) => void) {
     this.#intervalMs = intervalMs;
-    this.#ownersOf = ownersOf;
+    this.#owners = owners;
     this.#feed = feed;
   }
 
@@ -89,7 +94,7 @@ export class Sampler {
 
   /** Whatever a reader throws, and whenever, is a rejection. */
   async #look(watch: Watch): Promise<Reading> {
-    return watch.reader.read(watch.card.device);
+    return watch.reader.read(watch.card.device, () => this.#owners.pids());
   }
 
   #tell(watch: Watch, reading: Reading): void {
@@ -141,7 +146,7 @@ export class Sampler {
   #byGeneration(device: string, processes: readonly PidReading[]): { generation: string; usedBytes: number }[] {
     const sums = new Map<string, number>();
     for (const process of processes) {
-      for (const { generation, usedBytes } of this.#ownersOf(process, device)) sums.set(generation, (sums.get(generation) ?? 0) + usedBytes);
+      for (const { generation, usedBytes } of this.#owners.of(process, device)) sums.set(generation, (sums.get(generation) ?? 0) + usedBytes);
     }
     return [...sums].map(([generation, usedBytes]) => ({ generation, usedBytes }));
   }

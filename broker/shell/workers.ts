@@ -16,6 +16,12 @@ import { monotonicUs } from '../../protocol/node/clock.js';
 
 type Ready = Extract<ControlMessage, { type: 'ready' }>;
 
+export interface MemoryDescription {
+  readonly device: string;
+  readonly totalBytes: number;
+  readonly simulated: boolean;
+}
+
 interface Worker {
   readonly generation: string;
   readonly engine: string;
@@ -35,6 +41,8 @@ interface Worker {
 export interface WorkersOptions {
   readonly engines: ReadonlyMap<string, EngineCommand>;
   readonly cards: ReadonlyMap<string, CardDescription>;
+  /** The machine's memory; null: it is not leased. */
+  readonly memory: MemoryDescription | null;
   readonly secret: string;
   readonly stateFolder: string;
   readonly socketPath: string;
@@ -230,6 +238,12 @@ export class Workers {
     return this.#supervisor?.ownerOf(pid) ?? null;
   }
 
+  /** The pids of all workers' trees, and of the processes that are watched. */
+  pids(): readonly number[] {
+    const watched = [...this.#identities].flatMap(([generation, { pid }]) => (this.#workers.has(generation) ? [] : [pid]));
+    return [...[...this.#workers.keys()].flatMap((generation) => this.#supervisor?.pidsOf(generation) ?? []), ...watched];
+  }
+
   identityOf(generation: string): ProcessIdentity | null {
     return this.#identities.get(generation) ?? null;
   }
@@ -248,6 +262,7 @@ export class Workers {
   #environment(worker: Worker, command: EngineCommand): Record<string, string> {
     const cards = worker.devices.map((device) => this.#options.cards.get(device)).filter((card) => card !== undefined);
     const visible = cards.map(({ device, name, totalBytes, kind }) => ({ device, name, totalBytes: totalBytes > 0 ? totalBytes : null, simulated: kind === 'simulated' }));
+    const { memory } = this.#options;
     return {
       ...command.env,
       ...visibilityOf(cards),
@@ -256,6 +271,7 @@ export class Workers {
       LEASEHOLD_KEY: worker.key,
       LEASEHOLD_DATA_SOCKET: worker.dataSocket,
       LEASEHOLD_DEVICES: JSON.stringify(visible),
+      ...(memory === null ? {} : { LEASEHOLD_MEMORY: JSON.stringify(memory) }),
       LEASEHOLD_LIMITS: JSON.stringify(this.#options.limits),
     };
   }

@@ -4,6 +4,7 @@ import { LeaseholdError } from '../../protocol/index.js';
 import { secretsOf } from './environment.js';
 import { Guard } from './guard.js';
 import { launch, launchFailure } from './launch.js';
+import { preferAsVictim } from './oom-score.js';
 import { OutputTail } from './output.js';
 import { ProcessLadder, type Exit, type LadderSetup } from './process-ladder.js';
 import type { Obituary, SpawnRequest } from './types.js';
@@ -112,6 +113,8 @@ export class WorkerProcess extends ProcessLadder {
     const identity = { pid, startTime: this.setup.table.startTime(pid) };
     this.live(identity);
     this.#guard.watch(identity);
+    const unraised = preferAsVictim(pid);
+    if (unraised !== null) this.setup.onNote(this.generation, `its oom_score_adj could not be raised (${unraised}): short of memory, the kernel may as well end the broker`);
     const { handlers } = this.setup;
     const streams = [['stdout', child.stdout], ['stderr', child.stderr]] as const;
     this.#outputEnded = Promise.all(streams.map(([name, stream]) => (

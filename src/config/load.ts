@@ -130,6 +130,10 @@ function mergedPolicies(layers: readonly Layer[]): OrchestratorOptions['classPol
   return merged;
 }
 
+function mergedHostMemory(layers: readonly Layer[]): OrchestratorOptions['hostMemory'] {
+  return Object.assign({}, ...layers.map(({ settings }) => settings.hostMemory ?? {}).reverse()) as NonNullable<OrchestratorOptions['hostMemory']>;
+}
+
 function toOptions(layers: readonly Layer[]): OrchestratorOptions {
   const options = {
     models: first(layers, 'models'),
@@ -138,6 +142,7 @@ function toOptions(layers: readonly Layer[]): OrchestratorOptions {
     broker: first(layers, 'broker'),
     stateFolder: first(layers, 'stateFolder'),
     allowLedgerOnly: first(layers, 'allowLedgerOnly'),
+    hostMemory: mergedHostMemory(layers),
     engines: first(layers, 'engines'),
     limits: mergedLimits(layers),
     classPolicies: mergedPolicies(layers),

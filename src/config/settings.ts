@@ -3,7 +3,7 @@ import { isAbsolute, join, resolve } from 'node:path';
 import {
   LeaseholdError, classes, defaultLimits, parseBytes, type ClassPolicy, type LimitName, type Limits, type RequestClass,
 } from '../../protocol/index.js';
-import type { EngineOptions, ModelOptions } from '../orchestrator/options.js';
+import type { EngineOptions, HostMemoryOptions, ModelOptions } from '../orchestrator/options.js';
 import { parseDurationMs } from './durations.js';
 import { configInvalid, pointerText, type Pointer, type Source } from './fault.js';
 import type { Duration, LogLevel, Scalar, Size, Written, WrittenModel } from './written.js';
@@ -15,6 +15,7 @@ export interface Settings {
   readonly stateFolder?: string;
   readonly broker?: 'auto' | 'own' | 'attach';
   readonly allowLedgerOnly?: boolean;
+  readonly hostMemory?: HostMemoryOptions;
   readonly models?: Readonly<Record<string, ModelOptions>>;
   readonly engines?: readonly EngineOptions[];
   readonly limits?: Partial<Limits>;
@@ -32,6 +33,7 @@ export function interpret(written: Written, source: Source, folder: string, home
     stateFolder: written.state === undefined ? undefined : read.path(written.state),
     broker: written.broker,
     allowLedgerOnly: written.allowLedgerOnly,
+    hostMemory: read.hostMemory(written.hostMemory),
     models: read.each(written.models, (model, pointer) => read.model(model, pointer), ['models']),
     engines: read.engines(written.workers),
     limits: read.limits(written.limits),
@@ -62,6 +64,12 @@ class Reader {
     if (written === undefined) return undefined;
     if (typeof written !== 'object') return this.size(written, ['reserve']);
     return this.each(written, (size, pointer) => this.size(size, pointer), ['reserve']);
+  }
+
+  hostMemory(written: Written['hostMemory']): HostMemoryOptions | undefined {
+    if (written === undefined || written === null) return undefined;
+    const { lease, reserve, allowUnknown } = written;
+    return withoutUndefined<HostMemoryOptions>({ lease, reserveBytes: reserve === undefined ? undefined : this.size(reserve, ['hostMemory', 'reserve']), allowUnknown });
   }
 
   model(written: WrittenModel, pointer: Pointer): ModelOptions {

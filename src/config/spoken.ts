@@ -10,6 +10,8 @@ export interface Flags {
   readonly device?: readonly string[];
   readonly reserve?: string;
   readonly broker?: string;
+  readonly hostMemory?: string;
+  readonly hostReserve?: string;
   readonly allowLedgerOnly?: boolean;
   readonly limit?: readonly string[];
   readonly logLevel?: string;
@@ -27,6 +29,8 @@ export const configVariables: Readonly<Record<string, Pointer>> = {
   LEASEHOLD_DEVICES: ['devices'],
   LEASEHOLD_RESERVE: ['reserve'],
   LEASEHOLD_BROKER: ['broker'],
+  LEASEHOLD_HOST_MEMORY: ['hostMemory', 'lease'],
+  LEASEHOLD_HOST_RESERVE: ['hostMemory', 'reserve'],
   LEASEHOLD_ALLOW_LEDGER_ONLY: ['allowLedgerOnly'],
   LEASEHOLD_LOG_LEVEL: ['log', 'level'],
   LEASEHOLD_LOG_FILE: ['log', 'file'],
@@ -34,7 +38,7 @@ export const configVariables: Readonly<Record<string, Pointer>> = {
 
 const limitPrefix = 'LEASEHOLD_LIMIT_';
 /** LEASEHOLD_CONFIG names the file, the rest are set by a broker for its workers: never a slip of somebody's pen. */
-const otherVariables = new Set(['LEASEHOLD_CONFIG', 'LEASEHOLD_SOCKET', 'LEASEHOLD_SPAWN', 'LEASEHOLD_KEY', 'LEASEHOLD_DATA_SOCKET', 'LEASEHOLD_LIMITS', 'LEASEHOLD_TOKEN']);
+const otherVariables = new Set(['LEASEHOLD_CONFIG', 'LEASEHOLD_SOCKET', 'LEASEHOLD_SPAWN', 'LEASEHOLD_KEY', 'LEASEHOLD_DATA_SOCKET', 'LEASEHOLD_MEMORY', 'LEASEHOLD_LIMITS', 'LEASEHOLD_TOKEN']);
 
 const booleans: Readonly<Record<string, boolean>> = { 1: true, 0: false, true: true, false: false, yes: true, no: false };
 
@@ -64,13 +68,15 @@ export function fromEnvironment(env: NodeJS.ProcessEnv): Spoken {
 export function fromFlags(flags: Flags): Spoken {
   const names: Readonly<Record<string, string>> = {
     'state': '--state', 'devices': '--device', 'reserve': '--reserve', 'broker': '--broker',
-    'allowLedgerOnly': '--allow-ledger-only', 'log.level': '--log-level', 'log.file': '--log-file', 'limits': '--limit',
+    'hostMemory.lease': '--host-memory', 'hostMemory.reserve': '--host-reserve', 'allowLedgerOnly': '--allow-ledger-only', 'log.level': '--log-level', 'log.file': '--log-file', 'limits': '--limit',
   };
   const spoken = new Builder('command line', new Map(Object.entries(names)), (where) => (where.startsWith('--limit') ? '`leasehold limits` lists every limit with its default.' : 'The same command with --help says what each option takes.'));
   if (flags.state !== undefined) spoken.set(['state'], flags.state);
   if (flags.device !== undefined && flags.device.length > 0) spoken.set(['devices'], flags.device.flatMap(deviceList));
   if (flags.reserve !== undefined) spoken.set(['reserve'], meaning(['reserve'], flags.reserve));
   if (flags.broker !== undefined) spoken.set(['broker'], flags.broker);
+  if (flags.hostMemory !== undefined) spoken.set(['hostMemory', 'lease'], flags.hostMemory);
+  if (flags.hostReserve !== undefined) spoken.set(['hostMemory', 'reserve'], meaning(['hostMemory', 'reserve'], flags.hostReserve));
   if (flags.allowLedgerOnly !== undefined) spoken.set(['allowLedgerOnly'], flags.allowLedgerOnly);
   if (flags.logLevel !== undefined) spoken.set(['log', 'level'], flags.logLevel);
   if (flags.logFile !== undefined) spoken.set(['log', 'file'], flags.logFile);
@@ -123,7 +129,7 @@ function meaning(pointer: Pointer, text: string): unknown {
   const trimmed = text.trim();
   if (pointer[0] === 'devices') return deviceList(trimmed);
   if (pointer[0] === 'allowLedgerOnly') return booleans[trimmed.toLowerCase()] ?? trimmed;
-  const numeric = pointer[0] === 'reserve' || pointer[0] === 'limits';
+  const numeric = pointer.includes('reserve') || pointer[0] === 'limits';
   return numeric && /^-?\d{1,15}$/.test(trimmed) ? Number(trimmed) : trimmed;
 }
 

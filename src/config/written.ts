@@ -43,6 +43,7 @@ export interface Written {
   readonly state?: string;
   readonly broker?: 'auto' | 'own' | 'attach';
   readonly allowLedgerOnly?: boolean;
+  readonly hostMemory?: { readonly lease?: string; readonly reserve?: Size; readonly allowUnknown?: boolean } | null;
   readonly models?: Readonly<Record<string, WrittenModel>> | null;
   readonly workers?: Readonly<Record<string, WrittenWorker>> | null;
   readonly limits?: (Readonly<Partial<Record<LimitName, number | string>>> & { readonly classes?: Readonly<Partial<Record<RequestClass, Partial<ClassPolicy>>>> | null }) | null;

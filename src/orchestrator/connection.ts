@@ -3,9 +3,10 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { LeaseholdError, classPolicies, type ClassPolicy, type Limits, type RequestClass } from '../../protocol/index.js';
 import { connect, type ByteStream } from '../../protocol/node/index.js';
-import { createBroker, defaultStatePath, effectiveLimits, livingWorkers, readStateFolder, silentLog, type Broker } from '../../broker/shell/index.js';
+import { createBroker, defaultStatePath, effectiveLimits, livingWorkers, readStateFolder, silentLog, type Broker, type Log, type OwnedCard } from '../../broker/shell/index.js';
 import { discoverCards } from './discover.js';
 import { engineCommands } from './engines.js';
+import { ownHostMemory } from './host-memory.js';
 import type { OrchestratorOptions } from './options.js';
 
 /** A broker within reach. `dial` opens one more connection to it: client and holder sessions each have their own. */
@@ -114,10 +115,11 @@ async function own(options: OrchestratorOptions, path: string, { expectedWorkers
   const broker = await createBroker({
     stateFolder: path,
     engines: engineCommands(options.engines ?? []),
-    discover: (stateId) => discoverCards(options, stateId, log),
+    discover: (stateId) => discoverAll(options, stateId, log),
     limits: options.limits ?? {},
     classPolicies: completePolicies(options.classPolicies ?? {}),
     allowLedgerOnly: options.allowLedgerOnly ?? false,
+    allowHostUnknown: options.hostMemory?.allowUnknown ?? false,
     expectedWorkers,
     facts,
     log,
@@ -126,6 +128,18 @@ async function own(options: OrchestratorOptions, path: string, { expectedWorkers
   void broker.ended.then(() => { ended = true; });
   const { socketPath, secret, limits } = broker;
   return { owned: broker, socketPath, secret, limits, alive: () => !ended, dial: async () => broker.attachInMemory() };
+}
+
+/** The cards, and the machine's memory. */
+async function discoverAll(options: OrchestratorOptions, stateId: string, log: Log): Promise<readonly OwnedCard[]> {
+  const owned = await discoverCards(options, stateId, log);
+  try {
+    const memory = ownHostMemory(options.hostMemory ?? {}, owned.map(({ card }) => card), stateId, log);
+    return memory === null ? owned : [...owned, memory];
+  } catch (error) {
+    await Promise.all([...new Set(owned.map(({ reader }) => reader))].map((reader) => reader.close()));
+    throw error;
+  }
 }
 
 /** The given overrides over the defaults. */

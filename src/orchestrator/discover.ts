@@ -1,8 +1,9 @@
 /** From `devices` of the options to the cards a broker owns. */
+import { totalmem } from 'node:os';
 import { LeaseholdError } from '../../protocol/index.js';
 import { inWords } from '../../broker/core/report.js';
 import {
-  DeviceLadder, SimulatedCard, cpuCard, cpuDevice, cpuReading, createRealRungs, defaultReserveBytes, isSimulatedSpec, maskedCards, normaliseDevice,
+  DeviceLadder, HostMemory, SimulatedCard, cpuCard, cpuDevice, cpuReading, createRealRungs, defaultHostReserveBytes, defaultReserveBytes, isSimulatedSpec, isUnified, maskedCards, normaliseDevice,
   parseSimulatedSpec, simulatedDevice, type CardDescription, type Inventory,
 } from '../../broker/devices/index.js';
 import type { CardReader, Log, OwnedCard } from '../../broker/shell/index.js';
@@ -73,6 +74,7 @@ const plainBytesMin = 65_536;
 async function realCards(words: readonly string[], besideSimulated: boolean, log: Log): Promise<readonly Found[]> {
   const ladder = new DeviceLadder({
     rungs: createRealRungs(),
+    memory: new HostMemory(),
     log: (level, message, fields) => { log[level](fields, message); },
   });
   const { cards, unmeasured, notes } = await ladder.discover();
@@ -87,7 +89,12 @@ async function realCards(words: readonly string[], besideSimulated: boolean, log
   const owned = chosen.filter(({ device }) => device !== cpuDevice || !besideSimulated);
   if (unknown !== undefined || owned.length === 0) await ladder.close();
   if (unknown !== undefined) throw unknownDevice(unknown, cards);
-  return owned.map((card) => ({ card, reader: ladder }));
+  return owned.map((card) => ({ card: withMemory(card), reader: ladder }));
+}
+
+/** A card that has no memory of its own is known as such. */
+function withMemory(card: CardDescription): CardDescription {
+  return card.kind === 'gpu' && isUnified(card, totalmem()) ? { ...card, unified: true } : card;
 }
 
 /** What is named by UUID is meant; `auto` is what this process was given. */
@@ -115,7 +122,7 @@ function reservesOf(cards: readonly CardDescription[], given: OrchestratorOption
   return cards.map((card) => {
     const bytes = typeof given === 'number' ? given : named.get(card.device);
     if (bytes !== undefined) checkRoom(card, bytes);
-    return bytes ?? defaultReserveBytes(card, process.platform);
+    return bytes ?? (card.unified === true ? defaultHostReserveBytes(card.totalBytes) : defaultReserveBytes(card, process.platform));
   });
 }
 

@@ -48,6 +48,19 @@ export interface EngineOptions extends Partial<EngineCommand> {
   readonly cpuFallback?: 'allow' | 'refuse';
 }
 
+/** The machine's memory: copies of parked models, what loads take in passing, models on the CPU. */
+export interface HostMemoryOptions {
+  /**
+   * `auto` (default): it is leased where it can be read, unless every card is simulated. `system`: then too. `off`: it is
+   * not; a model is parked whatever room there is. `sim:64MiB`: a simulated one, in which simulated models keep copies.
+   */
+  readonly lease?: string;
+  /** Kept free for everything else, in bytes; default: a tenth, at least 1 GiB, at most half. Of a simulated one: nothing. */
+  readonly reserveBytes?: number | null;
+  /** Go on by the ledger alone, flagged unverified, while it cannot be read. Default false. */
+  readonly allowUnknown?: boolean;
+}
+
 export interface OrchestratorOptions {
   /** Models by name. The models that ship with Leasehold are known without being named here. */
   readonly models?: Readonly<Record<string, ModelOptions>>;
@@ -58,6 +71,8 @@ export interface OrchestratorOptions {
   readonly devices?: readonly string[];
   /** Bytes kept free on every card, or by UUID; default by kind of card. */
   readonly reserveBytes?: number | Readonly<Record<string, number>> | null;
+  /** What of the machine's memory is leased. Ignored when attaching. */
+  readonly hostMemory?: HostMemoryOptions;
   /**
    * `auto` (default): attach to a broker that runs on this state folder, else
    * own one; when that broker goes, attach to the next or own it. With `limits.reattachGraceMs` of 0 (default) it takes

@@ -5,7 +5,8 @@ import {
 import { normaliseDevice } from '../../broker/devices/uuid.js';
 import type { Log } from '../../broker/shell/index.js';
 import { aFunction, aNumber, anything, as, listOf, mapOf, object, orNull, text, that, truth, type Check, type Table } from './checks.js';
-import type { EngineOptions, ModelOptions, OrchestratorOptions } from './options.js';
+import { isHostMemoryWord } from './host-memory.js';
+import type { EngineOptions, HostMemoryOptions, ModelOptions, OrchestratorOptions } from './options.js';
 import type { CallOptions, EvictOptions, GenerateInput, GenerateOptions, HostLeaseRequest } from './types.js';
 
 const dayMs = 24 * 3_600_000;
@@ -39,6 +40,9 @@ const orchestrator = object({
   models: mapOf(model, 'an object of models by name'),
   devices: listOf(text, 'a list like [\'auto\'], [\'cpu\'] or [\'sim:24MiB\']'),
   reserveBytes: that('a number of bytes, or an object of such by card', (value) => value === null || typeof value === 'number' || (typeof value === 'object' && !Array.isArray(value))),
+  hostMemory: object({
+    lease: that('auto, system, off or sim:64MiB', isHostMemoryWord), reserveBytes: someBytes, allowUnknown: truth,
+  } satisfies Table<HostMemoryOptions>),
   broker: that('auto, own or attach', (value) => value === 'auto' || value === 'own' || value === 'attach'),
   stateFolder: text, allowLedgerOnly: truth, engines: listOf(anEngine, 'a list of engines'),
   // Each of them is checked, by name and by value, where they are put together.

@@ -220,6 +220,27 @@ t.test('the ledger', async (t) => {
     ]);
   });
 
+  t.test('has the machine’s memory as one more bar where it is leased, and what each process has of it', async (t) => {
+    const { leases, waiting, processes } = ledgerState();
+    const host = cardView({
+      device: 'HOST-0', name: 'memory of the machine', kind: 'host', totalBytes: 1024 ** 3, reserveBytes: 256 * 1024 ** 2, leasedBytes: 33 * 1024 ** 2, floorBytes: 64 * 1024 ** 2,
+      foreignBytes: 512 * 1024 ** 2, sampledUsedBytes: 600 * 1024 ** 2, truth: 'system',
+    });
+    const state = ledgerState({
+      host, leases: leases.map((lease, index) => ({ ...lease, hostBytes: index * 30 * 1024 ** 2, hostChargedBytes: index * 33 * 1024 ** 2 })),
+      waiting: waiting.map((waiter) => ({ ...waiter, hostNeedBytes: 8 * 1024 ** 2 })),
+      processes: processes.map((process, index) => ({ ...process, memoryBytes: index === 0 ? 80 * 1024 ** 2 : null })),
+    });
+    const lines = renderLedger(state, { names, columns: 100, tableColumns: 100, palette: plain });
+    t.equal(lines[4], 'HOST-0  memory of the machine · 1.0 GiB');
+    t.match(lines[5], /97\.0 MiB charged; 600\.0 MiB used when read by system 120 ms ago/);
+    t.match(lines[6], /^ │.*foreign/);
+    t.match(lines.slice(7, 9).join(''), /sums@llama#2 33\.0 MiB {3}= floors 64\.0 MiB {3}x foreign 512\.0 MiB {3}· free 159\.0 MiB.*reserve 256\.0 MiB/);
+    t.match(lines.join('\n'), /sums@llama#2 +resident, 30\.0 MiB in RAM/);
+    t.match(lines.join('\n'), /27\.0 MiB \+ 8\.0 MiB RAM/);
+    t.match(lines.join('\n'), /FLOOR +RAM +CARDS\nw1 .* 80\.0 MiB +GPU/);
+  });
+
   t.test('fits the terminal, names the card of each lease where there are several, and is quiet when empty', async (t) => {
     const two = ledgerState({ cards: [cardView({}), cardView({ device: 'SIM-0a1b2c3d-1' })] });
     for (const columns of [60, 80, 120]) {

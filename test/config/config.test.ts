@@ -50,6 +50,7 @@ reserve: { GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee: 1GiB }
 state: run
 broker: own
 allowLedgerOnly: true
+hostMemory: { lease: 'sim:2GiB,blind', reserve: 256MiB, allowUnknown: true }
 models:
   tales: { source: tiny-tales, ttl: 10m, pin: true, preload: true, aliases: [stories], class: interactive }
   file:
@@ -76,6 +77,7 @@ log: { level: debug, file: leasehold.log }
       stateFolder: join(folder, 'run'),
       broker: 'own',
       allowLedgerOnly: true,
+      hostMemory: { lease: 'sim:2GiB,blind', reserveBytes: 256 * 1024 ** 2, allowUnknown: true },
       models: {
         tales: { source: 'tiny-tales', ttlMs: 600_000, pinned: true, preload: true, aliases: ['stories'], class: 'interactive' },
         file: {
@@ -94,7 +96,7 @@ log: { level: debug, file: leasehold.log }
   });
 
   t.test('may be empty, hold comments alone, or have sections without entries', async (t) => {
-    for (const text of ['', '# nothing\n', '---\n', 'models:\nlimits:\nlog:\nworkers:\n', '\uFEFFdevices: cpu']) {
+    for (const text of ['', '# nothing\n', '---\n', 'models:\nlimits:\nlog:\nworkers:\nhostMemory:\n', '\uFEFFdevices: cpu']) {
       const { options, log } = await loadText(text);
       t.strictSame([options, log], [text.includes('cpu') ? { devices: ['cpu'] } : {}, { level: 'warn', file: null }], JSON.stringify(text));
     }
@@ -144,6 +146,10 @@ const refused: readonly (readonly [text: string, where: string, reason: RegExp])
   ['reserve: { GPU-0: 1GB, "0": 1GB }', 'line 1, column 24 (reserve.0)', /UUID/],
   ['reserve: { GPU-0: lots }', 'line 1, column 19 (reserve.GPU-0)', /must be a size/],
   ['broker: attached', 'line 1, column 9 (broker)', /one of auto, own, attach, not "attached"; did you mean attach\?/],
+  ['hostMemory: on', 'line 1, column 13 (hostMemory)', /a map with lease/],
+  ['hostMemory: { lease: 7GiB }', 'line 1, column 22 (hostMemory.lease)', /auto, system, off or sim:SIZE/],
+  ['hostMemory: { reserve: 10% }', 'line 1, column 24 (hostMemory.reserve)', /must be a size/],
+  ['hostMemory: { reserved: 1 }', 'line 1, column 15 (hostMemory.reserved)', /did you mean reserve/],
   ['allowLedgerOnly: "yes"', 'line 1, column 18 (allowLedgerOnly)', /true or false, not "yes"/],
   ['state: 7', 'line 1, column 8 (state)', /path of a folder/],
   ['models: [a]', 'line 1, column 9 (models)', /a map of names/],
@@ -259,10 +265,10 @@ t.test('sources', async (t) => {
   });
 
   t.test('R248: the command line beats the environment, which beats the file; limits one by one', async (t) => {
-    const config = written('state: /file\nreserve: 1\nbroker: own\nlimits: { workersMax: 1, sessionsMax: 1, leasesMax: 1 }\n');
-    const env = { LEASEHOLD_STATE: '/env', LEASEHOLD_RESERVE: '2MiB', LEASEHOLD_LIMIT_WORKERS_MAX: '2', LEASEHOLD_LIMIT_SESSIONS_MAX: '2', LEASEHOLD_BROKER: '  ' };
+    const config = written('state: /file\nreserve: 1\nbroker: own\nhostMemory: { lease: off, reserve: 1GiB }\nlimits: { workersMax: 1, sessionsMax: 1, leasesMax: 1 }\n');
+    const env = { LEASEHOLD_STATE: '/env', LEASEHOLD_RESERVE: '2MiB', LEASEHOLD_LIMIT_WORKERS_MAX: '2', LEASEHOLD_LIMIT_SESSIONS_MAX: '2', LEASEHOLD_BROKER: '  ', LEASEHOLD_HOST_MEMORY: 'system' };
     const { options } = await load({ env, flags: { config, state: '/flag', limit: ['workersMax=3'] } });
-    t.strictSame(options, { reserveBytes: 2 * 1024 ** 2, broker: 'own', stateFolder: '/flag', limits: { leasesMax: 1, sessionsMax: 2, workersMax: 3 } });
+    t.strictSame(options, { reserveBytes: 2 * 1024 ** 2, broker: 'own', stateFolder: '/flag', hostMemory: { lease: 'system', reserveBytes: 1024 ** 3 }, limits: { leasesMax: 1, sessionsMax: 2, workersMax: 3 } });
   });
 
   t.test('give cards as lists, whatever stands between them', async (t) => {
@@ -274,14 +280,15 @@ t.test('sources', async (t) => {
   t.test('set everything a variable or an option can set', async (t) => {
     const env = {
       LEASEHOLD_STATE: 'here', LEASEHOLD_DEVICES: 'cpu', LEASEHOLD_RESERVE: '7', LEASEHOLD_BROKER: 'attach',
-      LEASEHOLD_ALLOW_LEDGER_ONLY: '1', LEASEHOLD_LOG_LEVEL: 'error', LEASEHOLD_LOG_FILE: 'a.log',
+      LEASEHOLD_ALLOW_LEDGER_ONLY: '1', LEASEHOLD_HOST_MEMORY: 'system', LEASEHOLD_HOST_RESERVE: '9',
+      LEASEHOLD_LOG_LEVEL: 'error', LEASEHOLD_LOG_FILE: 'a.log',
     };
     t.strictSame(Object.keys(env).sort(), Object.keys(configVariables).sort(), 'every variable is tried');
-    const flags = { state: 'here', device: ['cpu'], reserve: '7', broker: 'attach', allowLedgerOnly: true, logLevel: 'error', logFile: 'a.log' };
+    const flags = { state: 'here', device: ['cpu'], reserve: '7', broker: 'attach', allowLedgerOnly: true, hostMemory: 'system', hostReserve: '9', logLevel: 'error', logFile: 'a.log' };
     const byEnvironment = await load({ env });
     t.strictSame(byEnvironment, {
       path: null,
-      options: { devices: ['cpu'], reserveBytes: 7, broker: 'attach', stateFolder: join(work, 'here'), allowLedgerOnly: true },
+      options: { devices: ['cpu'], reserveBytes: 7, broker: 'attach', stateFolder: join(work, 'here'), allowLedgerOnly: true, hostMemory: { lease: 'system', reserveBytes: 9 } },
       log: { level: 'error', file: join(work, 'a.log') },
     });
     t.strictSame(await load({ flags }), byEnvironment);

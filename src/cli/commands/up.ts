@@ -57,7 +57,8 @@ function tell(context: CommandContext, ledger: LedgerState, { socketPath }: Orch
   const { io, palette, json } = context;
   if (json) {
     const cards = ledger.cards.map(({ device, name, kind, totalBytes, reserveBytes }) => ({ device, name, kind, totalBytes, reserveBytes }));
-    writeJson(io, { event: 'up', version: version(), pid: process.pid, socket: socketPath, config: configPath, cards });
+    const host = ledger.host === null ? null : { device: ledger.host.device, totalBytes: ledger.host.totalBytes, reserveBytes: ledger.host.reserveBytes };
+    writeJson(io, { event: 'up', version: version(), pid: process.pid, socket: socketPath, config: configPath, cards, host });
     return;
   }
   writeLine(io, `${palette.bold('Leasehold')} ${version()}  ${palette.dim(`pid ${process.pid}, ${configPath ?? 'no configuration file'}`)}`);
@@ -65,6 +66,7 @@ function tell(context: CommandContext, ledger: LedgerState, { socketPath }: Orch
     const about = kind === 'cpu' ? 'CPU, nothing is leased there' : `${kind === 'simulated' ? 'simulated card' : name}, ${formatBytes(totalBytes)}, ${formatBytes(reserveBytes)} kept free`;
     writeLine(io, `  owns ${device}  ${palette.dim(about)}`);
   }
+  if (ledger.host !== null) writeLine(io, `  leases memory  ${palette.dim(`${formatBytes(ledger.host.totalBytes)}, ${formatBytes(ledger.host.reserveBytes)} kept free`)}`);
   writeLine(io, `  listens at ${socketPath}`);
 }
 

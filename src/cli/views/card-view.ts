@@ -49,6 +49,12 @@ export function renderCard(card: CardView, leases: readonly LeaseView[], names: 
   return [...head, ` ${renderBar(stretches, columns - 2, palette)}`, ...renderLegend(stretches, columns, palette), ...warning];
 }
 
+/** The machine's memory as one more bar: what each model has there. */
+export function renderMemory(host: CardView, leases: readonly LeaseView[], names: Names, columns: number, palette: Palette): string[] {
+  const shares = leases.map((lease) => ({ ...lease, device: host.device, chargedBytes: lease.hostChargedBytes ?? 0 }));
+  return renderCard(host, shares, names, columns, palette);
+}
+
 function renderHead(card: CardView, columns: number, palette: Palette): string[] {
   const kinds = { gpu: card.name, simulated: 'simulated card', cpu: 'CPU, nothing is leased there', host: 'memory of the machine' };
   const dot = palette.dim(' · ');

@@ -5,7 +5,7 @@ import type { Palette } from '../terminal/colour.js';
 import { formatBytes, formatMs } from '../terminal/size-format.js';
 import { renderTable, type Column } from '../terminal/table.js';
 import { wrap } from '../terminal/width.js';
-import { renderCard } from './card-view.js';
+import { renderCard, renderMemory } from './card-view.js';
 import { shortDevice, shortGeneration, type Names } from './names.js';
 
 export interface LedgerViewOptions {
@@ -20,6 +20,7 @@ export function renderLedger(state: LedgerState, options: LedgerViewOptions): st
   const { names, columns, palette } = options;
   const blocks = [
     ...state.cards.map((card) => renderCard(card, state.leases, names, columns, palette)),
+    ...(state.host === null ? [] : [renderMemory(state.host, state.leases, names, columns, palette)]),
     leases(state, options),
     waiting(state, options),
     processes(state, options),
@@ -31,6 +32,15 @@ export function renderLedger(state: LedgerState, options: LedgerViewOptions): st
 /** A column for the card only where there are several: one card says it above. */
 function cardColumn(state: LedgerState): readonly Column[] {
   return state.cards.length > 1 ? [{ title: 'CARD', shrinkTo: 8 }] : [];
+}
+
+/** What each process has of the machine's memory, where that is leased. */
+function memoryColumn(state: LedgerState): readonly Column[] {
+  return state.host === null ? [] : [{ title: 'RAM', align: 'right' }];
+}
+
+function memoryCell(state: LedgerState, { memoryBytes }: ProcessView): readonly string[] {
+  return state.host === null ? [] : [formatBytes(memoryBytes)];
 }
 
 function cardCell(state: LedgerState, device: string): readonly string[] {
@@ -68,7 +78,7 @@ function waiting(state: LedgerState, { names, columns, tableColumns, palette }: 
     { title: 'HELD', align: 'right' }, { title: 'SINCE', align: 'right' },
   ];
   const rows = state.waiting.map((waiter: WaiterView) => [
-    names.model(waiter.model), ...cardCell(state, waiter.device), String(waiter.position), waiter.class, formatBytes(waiter.needBytes),
+    names.model(waiter.model), ...cardCell(state, waiter.device), String(waiter.position), waiter.class, needs(waiter),
     formatBytes(waiter.holdBytes), formatMs(waiter.waitedMs),
   ]);
   const [head = '', ...lines] = renderTable(heads, rows, tableColumns, palette);
@@ -77,10 +87,15 @@ function waiting(state: LedgerState, { names, columns, tableColumns, palette }: 
   return [head, ...lines.flatMap((line, index) => [line, ...(state.waiting[index] === undefined ? [] : why(state.waiting[index]))])];
 }
 
+/** Of the card, and of the machine's memory where it waits for that too. */
+function needs({ needBytes, hostNeedBytes }: WaiterView): string {
+  return `${formatBytes(needBytes)}${hostNeedBytes > 0 ? ` + ${formatBytes(hostNeedBytes)} RAM` : ''}`;
+}
+
 function processes(state: LedgerState, { tableColumns, palette }: LedgerViewOptions): string[] {
   const heads: readonly Column[] = [
     { title: 'PROCESS' }, { title: 'ROLE' }, { title: 'ENGINE', shrinkTo: 6 }, { title: 'STATE' }, { title: 'PID', align: 'right' },
-    { title: 'THREADS', align: 'right' }, { title: 'FLOOR', align: 'right' }, { title: 'CARDS', shrinkTo: 8 },
+    { title: 'THREADS', align: 'right' }, { title: 'FLOOR', align: 'right' }, ...memoryColumn(state), { title: 'CARDS', shrinkTo: 8 },
   ];
   const shown = state.processes.filter(({ role }) => role !== 'client');
   return renderTable(heads, shown.map((process) => processRow(state, process)), tableColumns, palette);
@@ -91,6 +106,6 @@ function processRow(state: LedgerState, process: ProcessView): string[] {
   const holder = state.holders.find(({ generation }) => generation === process.generation);
   return [
     shortGeneration(process.generation), process.role, process.engine ?? '-', process.state, String((worker ?? holder)?.pid ?? '-'),
-    String(worker?.threads ?? '-'), formatBytes(process.floorBytes), process.devices.map(shortDevice).join(', '),
+    String(worker?.threads ?? '-'), formatBytes(process.floorBytes), ...memoryCell(state, process), process.devices.map(shortDevice).join(', '),
   ];
 }

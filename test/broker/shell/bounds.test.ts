@@ -74,9 +74,12 @@ t.test('what createBroker is given is checked before anything is made', async (t
 t.test('a reading whose owners cannot be told is a reading that is missing, and the next one counts', async (t) => {
   const events: UntimedEvent[] = [];
   let short = true;
-  const sampler = new Sampler(5, () => {
-    if (short) throw Object.assign(new Error('EMFILE: too many open files'), { code: 'EMFILE' });
-    return [{ generation: 'b-w1', usedBytes: 7 }];
+  const sampler = new Sampler(5, {
+    of: () => {
+      if (short) throw Object.assign(new Error('EMFILE: too many open files'), { code: 'EMFILE' });
+      return [{ generation: 'b-w1', usedBytes: 7 }];
+    },
+    pids: () => [],
   }, (event) => { events.push(event); });
   t.teardown(() => { sampler.stop(); });
   const { description } = card('x', 0);

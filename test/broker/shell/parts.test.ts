@@ -146,7 +146,7 @@ function reading(takenAtUs: number): Extract<Reading, { kind: 'read' }> {
 t.test('the sampler', async (t) => {
   const reader = new SlowReader();
   const events: UntimedEvent[] = [];
-  const sampler = new Sampler(60_000, ({ pid, usedBytes }) => (pid === 9 ? [] : [{ generation: 'b-w1', usedBytes }]), (event) => { events.push(event); });
+  const sampler = new Sampler(60_000, { of: ({ pid, usedBytes }) => (pid === 9 ? [] : [{ generation: 'b-w1', usedBytes }]), pids: () => [1, 2] }, (event) => { events.push(event); });
   t.teardown(() => { sampler.stop(); });
   sampler.watch(description, reader, 5);
   t.equal(reader.asked.length, 1, 'looks at once');
@@ -175,7 +175,7 @@ t.test('the sampler', async (t) => {
 t.test('B106: a card that its driver says is gone is told once, and again when it is read again', async (t) => {
   const reader = new SlowReader();
   const events: UntimedEvent[] = [];
-  const sampler = new Sampler(1, ({ usedBytes }) => [{ generation: 'b-w1', usedBytes }], (event) => { events.push(event); });
+  const sampler = new Sampler(1, { of: ({ usedBytes }) => [{ generation: 'b-w1', usedBytes }], pids: () => [] }, (event) => { events.push(event); });
   t.teardown(() => { sampler.stop(); });
   sampler.watch(description, reader, 5);
   const missing: Reading = { kind: 'missing', device: 'SIM-x-0', takenAtUs: 1, reading: 'failed', reason: 'GPU is lost' };
