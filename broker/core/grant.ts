@@ -9,7 +9,7 @@ import { setCharged } from './ledger.js';
 import { openLease, reindex, setState } from './lease-store.js';
 import { noteProgress } from './load-progress.js';
 import { attachLease } from './model.js';
-import { mustProcess } from './must.js';
+import { mustCard, mustProcess } from './must.js';
 import { extendedLease, extendedParts, leaseNeedBytes, shownNeed } from './need.js';
 import { count, emit, explain, inWords, noteAnswered, publish } from './report.js';
 import type { BudgetWaiter, Card, Core, Lease } from './state.js';
@@ -44,7 +44,7 @@ export function grantBudget(core: Core, card: Card, waiter: BudgetWaiter, unveri
 export function tellGranted(core: Core, asked: { readonly generation: string; readonly request: number; readonly model: string }, lease: Lease, explainId: string | null, also: readonly Lease[] = []): void {
   count(core, 'grants');
   noteAnswered(core, asked.generation, asked.request);
-  emit(core, { type: 'grant', generation: asked.generation, request: asked.request, lease: lease.id, device: lease.device, chargedBytes: lease.charge.chargedBytes, keepCopy: lease.host?.keepsCopy ?? null, ...(also.length === 0 ? {} : { also: also.map(({ id, charge }) => ({ lease: id, chargedBytes: charge.chargedBytes })) }), explain: explainId });
+  emit(core, { type: 'grant', generation: asked.generation, request: asked.request, lease: lease.id, device: lease.device, chargedBytes: lease.charge.chargedBytes, keepCopy: keepCopyOf(core, lease), ...(also.length === 0 ? {} : { also: also.map(({ id, charge }) => ({ lease: id, chargedBytes: charge.chargedBytes })) }), explain: explainId });
   publish(core, 'granted', { generation: asked.generation, request: asked.request, model: asked.model, lease: lease.id, device: lease.device, chargedBytes: lease.charge.chargedBytes });
 }
 
@@ -77,4 +77,10 @@ function textOf(card: Card, waiter: BudgetWaiter, lease: Lease, growBytes: numbe
   const exception = waiter.exclusive ? ' without headroom (exclusive, measured)' : '';
   const ledger = unverified ? '; by the ledger alone, unverified' : '';
   return `${waiter.model} gets ${inWords(growBytes)}${exception} on ${card.device}, ${inWords(lease.charge.chargedBytes)} charged in all${ledger}`;
+}
+
+/** Beside a card whose memory is the machine's a copy is the same bytes again; null: nobody counts that memory. */
+function keepCopyOf(core: Core, lease: Lease): boolean | null {
+  if (mustCard(core, lease.device).unified) return false;
+  return lease.host?.keepsCopy ?? null;
 }

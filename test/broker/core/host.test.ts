@@ -381,11 +381,13 @@ t.test('R57: without a reading nothing that needs memory is granted or parked; t
   t.match(all(allowed.ask(trusting, 'n', GiB, { host: { peakBytes: 15 * GiB } }).effects, 'wait').at(-1)?.reason, /memory/, 'and its sums hold');
 });
 
-t.test('on a card whose memory is the machine’s nothing is parked: it would free nothing', async (t) => {
+t.test('on a card whose memory is the machine’s nothing is parked, no copy kept, and what a load takes beside the card is in its peak', async (t) => {
   const on = new Stage();
   on.card('GPU-u', { totalBytes: 64 * GiB, confirms: 'none', unified: true });
   const worker = on.worker({ engine: 'python', device: 'GPU-u' });
-  const lease = on.granted(worker, 'm', GiB, { device: 'GPU-u', parkable: true, host: { copyBytes: GiB } });
+  const { lease, keepCopy, chargedBytes } = only(on.ask(worker, 'm', GiB, { device: 'GPU-u', parkable: true, host: { copyBytes: GiB, peakBytes: 2 * GiB } }).effects, 'grant');
+  t.equal(keepCopy, false);
+  t.equal(chargedBytes, plusTenth(3 * GiB));
   on.begin(worker, lease);
   on.report(worker, lease, 'resident', GiB);
   t.match(only(on.send({ type: 'evict_requested', generation: on.session(), request: 1, model: 'm', target: 'host', deadlineMs: 60_000 }), 'move'), { target: 'none' });
