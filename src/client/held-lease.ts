@@ -1,7 +1,7 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 /** One lease that this process holds itself: reported as it is used, and given back when the broker wants it and nothing uses it. */
 import {
-  LeaseholdError, deniedError, type ControlMessage, type LeasePart, type LeaseTerms, type Limits, type ModelPolicy, type ModelState, type NewModels, type RequestClass, type ResidencyState,
+  LeaseholdError, deniedError, type ControlMessage, type HostNeed, type LeasePart, type LeaseTerms, type Limits, type ModelPolicy, type ModelState, type NewModels, type RequestClass, type ResidencyState,
 } from '../../protocol/index.js';
 import type { Line } from '../../protocol/node/index.js';
 import { checkEvictAnswer, checkMeasured, checkParts, type EvictAnswer, type Measured } from './measured.js';
@@ -40,6 +40,8 @@ export interface HeldLeaseParts {
   readonly parkable: boolean;
   readonly class: RequestClass;
   readonly policy: ModelPolicy;
+  /** Of the machine's memory, as asked for; null: nothing. */
+  readonly host: HostNeed | null;
   readonly onEvict: EvictHandler;
   readonly tell: (text: string) => string;
   readonly announce: () => NewModels;
@@ -63,6 +65,8 @@ export class HeldLease {
   readonly device: string;
   readonly model: string;
   readonly explain: string | null;
+  /** Whether the machine's memory has room for the copy that was asked for; null: nobody counts it. */
+  readonly keepCopy: boolean | null;
   #chargedBytes: number;
   #parts: readonly LeasePart[];
   #state: ResidencyState = 'loading';
@@ -87,6 +91,7 @@ export class HeldLease {
     this.lease = parts.grant.lease;
     this.device = parts.grant.device;
     this.explain = parts.grant.explain;
+    this.keepCopy = parts.grant.keepCopy ?? null;
     this.model = parts.model;
     this.#chargedBytes = parts.grant.chargedBytes;
   }
@@ -118,7 +123,9 @@ export class HeldLease {
 
   /** As what it was granted, for a broker that was not there. */
   get terms(): LeaseTerms {
-    return { chargedBytes: this.#chargedBytes, parts: this.#parts, class: this.#own.class, policy: this.#own.policy };
+    const { class: requested, policy, host } = this.#own;
+    const granted = host === null ? {} : { host: { ...host, copyBytes: this.keepCopy === false ? 0 : host.copyBytes } };
+    return { chargedBytes: this.#chargedBytes, parts: this.#parts, class: requested, policy, ...granted };
   }
 
   /** Says what is on the card now, after loading and whenever it changes. Resolves when the ledger has taken it in. */

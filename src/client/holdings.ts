@@ -1,5 +1,5 @@
 /** The leases of one holder session: asked for, reported, and given back when the broker says so. */
-import { LeaseholdError, deniedError, type ControlMessage, type LeasePart, type Limits, type ModelPolicy, type ModelState, type RequestClass } from '../../protocol/index.js';
+import { LeaseholdError, deniedError, type ControlMessage, type HostNeed, type LeasePart, type Limits, type ModelPolicy, type ModelState, type RequestClass } from '../../protocol/index.js';
 import { misdirected, takeOrder, type Line, type Orders } from '../../protocol/node/index.js';
 import { defaultPolicy } from './default-policy.js';
 import { HeldLease, type EvictHandler } from './held-lease.js';
@@ -25,6 +25,8 @@ export interface HoldOptions {
   readonly policy?: ModelPolicy;
   /** `onEvict` can park: keep a copy in host RAM and say so. Default false. */
   readonly parkable?: boolean;
+  /** What it takes of the machine's memory besides, in bytes: as long as it is held, a copy that it would keep, highest totals of a load and of a park. */
+  readonly host?: Partial<HostNeed>;
   /** Called when the broker wants the bytes and nothing uses them; frees them and answers. */
   readonly onEvict: EvictHandler;
   readonly signal?: AbortSignal;
@@ -65,25 +67,27 @@ export class Holdings {
   async hold(options: HoldOptions): Promise<HeldLease> {
     const deadlineMs = options.deadlineMs ?? this.#limits.requestDeadlineMs;
     const parts = partsOf(options);
+    const host = options.host === undefined ? null : { neededBytes: 0, copyBytes: 0, peakBytes: 0, parkPeakBytes: null, ...options.host };
     const { model, device, signal } = options;
     const answer = await this.#line.ask((ageMs) => ({
       type: 'request_vram_budget', model, device, lease: null, parts, peakBytes: options.peakBytes ?? 0, class: options.class ?? 'normal', deadlineMs: Math.max(0, deadlineMs - ageMs),
       ...(ageMs === 0 ? {} : { ageMs }), parkable: options.parkable ?? false, profilesFreeMemory: false, source: 'declared', policy: options.policy ?? defaultPolicy, gang: null,
+      ...(host === null ? {} : { host }),
     }), {
       timeoutMs: deadlineMs + answerMarginMs, seekMs: deadlineMs, ...(signal === undefined ? {} : { signal }),
       onInterim: (message) => { if (message.type === 'waiting') options.onWaiting?.({ position: message.position, reason: options.tell?.(message.reason) ?? message.reason, explain: message.explain }); },
     });
     if (answer.type === 'deny') throw deniedError(answer, { model, device, deadlineMs });
     if (answer.type !== 'grant') throw new LeaseholdError('message_unexpected', { type: answer.type, reason: 'it answers request_vram_budget' });
-    return this.#keep(answer, options, parts);
+    return this.#keep(answer, options, parts, host);
   }
 
-  #keep(grant: Control<'grant'>, options: HoldOptions, parts: readonly LeasePart[]): HeldLease {
+  #keep(grant: Control<'grant'>, options: HoldOptions, parts: readonly LeasePart[], host: HostNeed | null): HeldLease {
     // A program that holds something is not over because nothing is asked at the moment.
     const letGo = this.#line.hold();
     const lease: HeldLease = new HeldLease({
       line: this.#line, limits: this.#limits, grant, parts, model: options.model, parkable: options.parkable ?? false, onEvict: options.onEvict, tell: options.tell ?? ((text) => text),
-      class: options.class ?? 'normal', policy: options.policy ?? defaultPolicy,
+      class: options.class ?? 'normal', policy: options.policy ?? defaultPolicy, host,
       announce: () => this.#announce(),
       onReleased: () => {
         this.#leases.delete(grant.lease);

@@ -145,7 +145,7 @@ class RunningOrchestrator implements Orchestrator {
         const tell = (text: string): string => this.#naming.inText(text);
         const lease = await holder.holdLease({ ...asked, device: device ?? await this.#roomiestCard(), signal: abort.signal, tell });
         // Whoever says nothing more of it than that it wants it must not hold it for ever.
-        if (!loading) await lease.loaded({ residentBytes: Math.min(lease.chargedBytes, bytesOf(request)) });
+        if (!loading) await lease.loaded({ residentBytes: Math.min(lease.chargedBytes, bytesOf(request)), hostBytes: lease.keepCopy === true ? request.host?.copyBytes ?? 0 : 0 });
         return lease;
       });
     } finally {

@@ -1,6 +1,6 @@
 /** The tables of what can be given to the library, and the refusals that name the field and what is allowed. */
 import {
-  LeaseholdError, classes, integer, leasePart, number, requestClass, string, list, type ChatMessage, type ClassPolicy, type ModelPolicy,
+  LeaseholdError, classes, integer, leasePart, number, requestClass, string, list, type ChatMessage, type ClassPolicy, type HostNeed, type ModelPolicy,
 } from '../../protocol/index.js';
 import { normaliseDevice } from '../../broker/devices/uuid.js';
 import type { Log } from '../../broker/shell/index.js';
@@ -70,11 +70,13 @@ const inputKinds = 'a string, { prompt } or { messages }';
 const evict = { target: that('host or none', (value) => value === 'host' || value === 'none'), deadlineMs } satisfies Table<EvictOptions>;
 
 const policy = object({ ttlMs: orNull(durationMs), pinned: truth, exclusive: truth } satisfies Table<ModelPolicy>, 'an object', ['ttlMs', 'pinned', 'exclusive']);
+const memoryBytes = as(integer(0, Number.MAX_SAFE_INTEGER, 'bytes'));
+const memory = object({ neededBytes: memoryBytes, copyBytes: memoryBytes, peakBytes: memoryBytes, parkPeakBytes: orNull(memoryBytes) } satisfies Table<Partial<HostNeed>>, 'an object like { copyBytes }');
 const lease = {
   model: as(string(256, /^[^\p{C}]+$/u)), device: aCard, parts: as(list(leasePart(), 1_024)),
   // Refused as bytes that are none, with their bounds.
   bytes: anything,
-  peakBytes: as(integer(0, Number.MAX_SAFE_INTEGER, 'bytes')), class: aClass, deadlineMs, policy, parkable: truth, loading: truth, onEvict: aFunction, signal: aSignal, onWaiting: aFunction,
+  peakBytes: as(integer(0, Number.MAX_SAFE_INTEGER, 'bytes')), class: aClass, deadlineMs, policy, parkable: truth, host: memory, loading: truth, onEvict: aFunction, signal: aSignal, onWaiting: aFunction,
 } satisfies Table<HostLeaseRequest>;
 
 /** Whoever writes code finds what can be given in the types of the package. */

@@ -137,6 +137,20 @@ t.test('B211: a process that grows is asked to give back; one that does not is r
   }
 });
 
+t.test('a program that holds a card leases memory beside it in the same request', async (t) => {
+  const orchestrator = await withMemory(t, 'sim:12MiB', { models: { a: scripted({ weightsBytes: MiB, hostBytes: 8 * MiB }) } });
+  const lease = (key: string, copyBytes: number) => orchestrator.lease({ model: key, bytes: MiB, parkable: true, host: { copyBytes }, onEvict: () => ({ residentBytes: 0 }) });
+  const [first, second] = [await lease('one', 8 * MiB), await lease('two', 8 * MiB)];
+  t.equal(first.keepCopy, true);
+  t.equal(second.keepCopy, false, 'no room for another');
+  await first.loaded({ residentBytes: MiB, hostBytes: 8 * MiB });
+  t.ok((await memoryOf(orchestrator)).leasedBytes >= 8 * MiB);
+  t.match(await refusal(orchestrator.lease({ model: 'three', bytes: MiB, host: { copyBytes: -1 }, onEvict: () => ({ residentBytes: 0 }) })), { code: 'input_invalid', details: { field: 'host.copyBytes' } });
+  first.release();
+  second.release();
+  await until('all to be back', async () => (await memoryOf(orchestrator)).leasedBytes === 0);
+});
+
 t.test('the memory of this very machine: what processes have is seen, and a copy with it', { skip: process.platform === 'linux' ? false : 'only Linux tells' }, async (t) => {
   const orchestrator = await open(t, { hostMemory: { lease: 'system', reserveBytes: 0 }, models: { a: parkable({ weightsBytes: 48 * MiB }) } });
   await orchestrator.load('a');
