@@ -9,7 +9,6 @@ import { knownFloorBytes } from './available.js';
 import { chargeFloor, floorMeasured } from './floors.js';
 import { isBytes } from './headroom.js';
 import { claimBytesMax } from './bounds.js';
-import { isTaking } from './host-growth.js';
 import { setCharged, setMeasured, setResident } from './ledger.js';
 import { seesNothingOf } from './misplaced.js';
 import { ledgersOf } from './must.js';
@@ -47,11 +46,13 @@ export function clearUnexplained(core: Core, process: Process): void {
   }
 }
 
-/** What the driver shows of a process beyond the leases that it has told of is its floor, unless it has told that too. */
+/** What the driver shows of a process beyond the leases that it has told of is its floor, unless it has told that too; of the machine's memory the next reading tells. */
 export function explainBytes(core: Core, process: Process): void {
-  for (const card of ledgersOf(core)) {
+  for (const card of core.cards.values()) {
     const seat = card.seats.get(process.generation);
-    if (seat === undefined || seesNothingOf(card, seat, process) || seat.readingBytes === null || !leavesFloorOpen(core, card, seat, process)) continue;
+    if (seat === undefined || seesNothingOf(card, seat, process)) continue;
+    // Of a load under way it cannot be told how much of the figure it has.
+    if (seat.readingBytes === null || seat.unsettled > 0 || (process.role === 'worker' && seat.floorSource === 'measured')) continue;
     const unleasedBytes = Math.max(0, seat.readingBytes - seat.leasedBytes);
     // What a worker costs may be more than it has taken yet.
     const floorBytes = process.role === 'worker' ? Math.max(seat.floor.chargedBytes, unleasedBytes) : unleasedBytes;
@@ -59,12 +60,6 @@ export function explainBytes(core: Core, process: Process): void {
     setCharged(core, seat.floor, floorBytes);
     setMeasured(core, seat.floor, unleasedBytes);
   }
-}
-
-/** What it costs there has not been told, and can be: of a load under way nobody knows how much of the figure it has. */
-function leavesFloorOpen(core: Core, card: Card, seat: Seat, process: Process): boolean {
-  if (card === core.host) return process.role === 'worker' && seat.floorSource === 'unknown' && !isTaking(core, process);
-  return seat.unsettled === 0 && (process.role !== 'worker' || seat.floorSource !== 'measured');
 }
 
 /** Nothing that this process holds is unknown any more. What waited for that alone is decided, on whatever card it waits. */

@@ -4,6 +4,7 @@ import { inMs } from './clock.js';
 import { forgetCommands } from './command.js';
 import { chargeFloor } from './floors.js';
 import { takeShare } from './host.js';
+import { dropTrim } from './host-trim.js';
 import { considerIdle } from './idle.js';
 import { setCharged } from './ledger.js';
 import { openLease, reindex, setState } from './lease-store.js';
@@ -58,6 +59,7 @@ export function grow(core: Core, lease: Lease): void {
 function begin(core: Core, lease: Lease): void {
   lease.grantedUs = core.attendedUs;
   noteProgress(core, lease);
+  dropTrim(core, lease);
   forgetCommands(core, lease);
   lease.recallCommand = null;
   setState(core, lease, 'granted');

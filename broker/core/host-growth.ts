@@ -25,18 +25,29 @@ export function judgeHostSeat(core: Core, host: Card, seat: Seat, takenAtUs: num
     setHostResidue(core, seat, 0);
     return;
   }
-  if (!seat.hadLease) {
+  if (!seat.hadLease || takenAtUs < seat.leasedSinceAtUs) {
     // What lives has some memory: it has not been found yet.
     if (seat.readingBytes > 0) judgeFloor(core, host, seat, process, seat.readingBytes);
     return;
   }
   const settled = !isTaking(core, process);
-  judgeResidue(core, seat, seat.readingBytes, settled);
-  if (settled) judgeGrowth(core, host, process, seat.residue.chargedBytes);
+  if (settled) guessFloor(core, host, seat, seat.readingBytes);
+  judgeResidue(core, seat, unleasedBytes(core, process, seat, seat.readingBytes), settled);
+  // A guess is nobody's fault: it is charged what it has, no more.
+  if (settled && seat.floorSource !== 'guessed') judgeGrowth(core, host, process, seat.residue.chargedBytes);
 }
 
-function judgeResidue(core: Core, seat: Seat, readingBytes: number, settled: boolean): void {
-  const excessBytes = Math.max(0, readingBytes - (seat.chargedBytes - seat.residue.chargedBytes));
+/** What it is read to have beyond its floor and its leases: those in full, whatever of them had no room beside a residue. */
+function unleasedBytes(core: Core, process: Process, seat: Seat, readingBytes: number): number {
+  let explainedBytes = seat.chargedBytes - seat.residue.chargedBytes;
+  for (const id of process.leases) {
+    const { host } = mustLease(core, id);
+    if (host !== null) explainedBytes += host.charge.wantedBytes - host.charge.chargedBytes;
+  }
+  return Math.max(0, readingBytes - explainedBytes);
+}
+
+function judgeResidue(core: Core, seat: Seat, excessBytes: number, settled: boolean): void {
   const strayBytes = excessBytes <= core.options.limits.measureToleranceBytes ? 0 : excessBytes;
   // While something of it loads, what was granted for that may be there or not: what is unexplained lies between.
   const mostBytes = Math.min(seat.residue.chargedBytes, excessBytes + seat.coming.chargedBytes);
@@ -49,16 +60,27 @@ function judgeFloor(core: Core, host: Card, seat: Seat, process: Process, readin
     setCharged(core, seat.floor, Math.max(readingBytes, seat.floor.chargedBytes));
     return;
   }
-  setHostResidue(core, seat, 0);
-  setCharged(core, seat.floor, readingBytes);
-  setMeasured(core, seat.floor, seat.floor.chargedBytes);
-  setAttributed(host, seat.floor, seat.floor.chargedBytes);
-  seat.floorSource = 'measured';
+  setFloor(core, host, seat, readingBytes, 'measured');
   if (process.engine !== null) learn(core, host, process.engine, readingBytes);
 }
 
+/** It was never read before its first lease, or an earlier broker did not put on record what it costs: the least that it is found with beside its leases. */
+function guessFloor(core: Core, host: Card, seat: Seat, readingBytes: number): void {
+  const unleasedBytes = Math.max(0, readingBytes - seat.leasedBytes);
+  const isLess = seat.floorSource === 'guessed' && unleasedBytes < seat.floor.chargedBytes;
+  if (seat.floorSource === 'unknown' || isLess) setFloor(core, host, seat, unleasedBytes, 'guessed');
+}
+
+function setFloor(core: Core, host: Card, seat: Seat, bytes: number, source: 'guessed' | 'measured'): void {
+  setHostResidue(core, seat, 0);
+  setCharged(core, seat.floor, bytes);
+  setMeasured(core, seat.floor, seat.floor.chargedBytes);
+  setAttributed(host, seat.floor, seat.floor.chargedBytes);
+  seat.floorSource = source;
+}
+
 /** Something in it takes memory at this moment. */
-export function isTaking(core: Core, process: Process): boolean {
+function isTaking(core: Core, process: Process): boolean {
   for (const id of process.leases) {
     const lease = mustLease(core, id);
     if (isLoading(lease) || isParking(lease)) return true;

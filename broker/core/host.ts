@@ -30,7 +30,9 @@ export function wrongHostBytes(need: HostNeed): readonly [field: string, bytes: 
 export function newShare(core: Core, lease: string, generation: string, asked: HostNeed | null): HostShare | null {
   const { host } = core;
   if (host === null) return null;
-  seatOf(core, host, generation).hadLease = true;
+  const seat = seatOf(core, host, generation);
+  if (!seat.hadLease) seat.leasedSinceAtUs = core.nowUs;
+  seat.hadLease = true;
   return {
     charge: newCharge('lease', lease, host.device, generation), asked: asked ?? noHostNeed,
     keepsCopy: false, loaded: false, parks: false, trim: null, strikes: 0, avoidUntilUs: 0, fixed: false, parkUntilUs: null,
@@ -60,7 +62,8 @@ function ownHostNeed(core: Core, waiter: Waiter): number {
   const lease = extendedLease(core, waiter);
   const share = lease?.host ?? null;
   if (lease === null || share === null) return withHeadroom(Math.max(neededBytes, peakBytes));
-  const wantedBytes = withHeadroom(Math.max(neededBytes + lease.hostBytes, share.loaded ? 0 : peakBytes));
+  const loads = !share.loaded || waiter.lease === null;
+  const wantedBytes = withHeadroom(Math.max(neededBytes + lease.hostBytes, loads ? peakBytes : 0));
   return Math.max(0, wantedBytes - share.charge.chargedBytes);
 }
 
@@ -70,6 +73,8 @@ export function takeShare(core: Core, lease: Lease, waiter: BudgetWaiter): void 
   const { host } = core;
   if (share === null || host === null) return;
   if (waiter.host !== null) share.asked = waiter.host;
+  // Asked for anew, though some of it is still there: it is loaded anew.
+  if (waiter.lease === null) share.loaded = false;
   const { neededBytes, copyBytes, peakBytes } = share.asked;
   if (!share.loaded && copyBytes > 0) {
     const { freeBytes } = available(core, host);

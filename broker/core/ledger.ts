@@ -26,7 +26,7 @@ export function seatOf(core: Core, card: Card, generation: string): Seat {
     residue: newCharge('residue', `residue ${generation}`, card.device, generation),
     leases: new Set(),
     chargedBytes: 0, unseenBytes: 0, seenBytes: 0, coming: { chargedBytes: 0, unseenBytes: 0, seenBytes: 0 }, pendingBytes: 0, leasedBytes: 0, unsettled: 0,
-    readingBytes: null, spilledBytes: 0, baselineBytes: 0, floorSource: 'unknown', hadLease: false, cut: { charged: new Set(), resident: new Set() }, remeasure: new Set(), loweredAtUs: 0,
+    readingBytes: null, spilledBytes: 0, baselineBytes: 0, floorSource: 'unknown', hadLease: false, leasedSinceAtUs: 0, cut: { charged: new Set(), resident: new Set() }, remeasure: new Set(), loweredAtUs: 0,
   };
   card.seats.set(generation, seat);
   core.dirty.add(card.device);

@@ -70,8 +70,11 @@ export interface Seat {
   spilledBytes: number;
   /** Unattributed bytes seen in a quiet moment: what a release is measured against. */
   baselineBytes: number;
-  floorSource: 'unknown' | 'stated' | 'learned' | 'measured';
+  /** `guessed`, of the machine's memory: what was read beside its leases, and may have been on its way back. */
+  floorSource: 'unknown' | 'guessed' | 'stated' | 'learned' | 'measured';
   hadLease: boolean;
+  /** On the host: when it got the first; what was read before is the process alone. */
+  leasedSinceAtUs: number;
   /** Charges (by id) that are less than they should be, and those of which less is believed than was reported; oldest first. */
   readonly cut: { readonly charged: Set<string>; readonly resident: Set<string> };
   /** Leases whose load failed here and of which no sample has yet shown what they left (B44). */

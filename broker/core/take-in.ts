@@ -29,7 +29,6 @@ export function takeIn(core: Core, process: Process, state: ModelState): Lease |
   if (lease.host !== null) {
     lease.host.loaded = state.state !== 'loading';
     lease.host.keepsCopy = lease.host.asked.copyBytes > 0;
-    lease.host.parks = state.state === 'parking';
   }
   setCharged(core, lease.charge, state.state === 'parked' ? state.residentBytes : Math.max(terms.chargedBytes, state.residentBytes));
   setResident(core, lease.charge, state.residentBytes);

@@ -178,3 +178,25 @@ t.test('a connection lost alone voids a trim that was asked for by it, and blame
   stage.answer(trim, { kind: 'done', target: 'none', freedBytes: 12 * GiB, residentBytes: 12 * GiB, hostBytes: 0 });
   t.equal(stage.lease('old-l7')?.hostChargedBytes, plusTenth(12 * GiB), 'an answer to what is void says nothing');
 });
+
+t.test('nothing is parked while it is not known what the memory is promised for', async (t) => {
+  const stage = restarted({ recorded: ['worker', 'holder'] });
+  returns(stage, [held(4 * GiB, { parkPeakBytes: 4 * GiB })]);
+  const move = only(stage.send({ type: 'evict_requested', generation: stage.session(), request: 1, model: 'tales', target: 'host', deadlineMs: 60_000 }), 'move');
+  t.equal(move.target, 'none', 'unloaded, though the kernel shows 32 GiB free');
+});
+
+t.test('a park goes on when the connection of its process is lost, and stays charged its peak until its process says how it ended', async (t) => {
+  const stage = restarted({ readBytes: 4 * GiB });
+  returns(stage, [held(10 * GiB, { parkPeakBytes: 15 * GiB })]);
+  read(stage);
+  only(stage.send({ type: 'evict_requested', generation: stage.session(), request: 1, model: 'tales', target: 'host', deadlineMs: 60_000 }), 'move');
+  stage.send({ type: 'session_closed', generation: worker, reason: 'cut' });
+  t.equal(stage.lease('old-l7')?.hostChargedBytes, plusTenth(15 * GiB));
+  const peer = stage.session('holder');
+  t.equal(all(stage.ask(peer, 'sums', GiB, { host: { neededBytes: 16 * GiB } }).effects, 'grant').length, 0);
+  stage.take(worker, -10 * GiB);
+  stage.take(worker, 10 * GiB, host0);
+  returns(stage, [{ ...held(10 * GiB, { parkPeakBytes: 15 * GiB }), state: 'parked', residentBytes: 0, hostBytes: 10 * GiB }]);
+  t.equal(stage.lease('old-l7')?.hostChargedBytes, plusTenth(10 * GiB));
+});

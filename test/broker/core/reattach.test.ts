@@ -67,6 +67,17 @@ t.test('a card is closed to grants until every recorded process that could touch
   t.strictSame([stage.counter('recorded'), stage.counter('reattached')], [2, 2]);
 });
 
+t.test('what has come back does not grow on a card that is still closed', async (t) => {
+  const stage = restarted({ recorded: ['worker', 'holder'] });
+  comesBack(stage);
+  announces(stage, [held(4 * GiB, { inFlight: 1 })]);
+  t.equal(only(stage.send({ type: 'resize_requested', generation: worker, request: 90, lease: 'old-l7', parts: [context(GiB)] }), 'deny').code, 'resize_denied');
+  comesBack(stage, holder);
+  announces(stage, [], holder);
+  stage.sample();
+  t.equal(only(stage.send({ type: 'resize_requested', generation: worker, request: 91, lease: 'old-l7', parts: [context(GiB)] }), 'grant').lease, 'old-l7');
+});
+
 t.test('a request that waits for a closed card ends by its deadline, with that as the reason', async (t) => {
   const stage = restarted({ graceMs: 600_000 });
   const app = stage.session('holder');

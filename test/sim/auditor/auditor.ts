@@ -12,7 +12,7 @@ import { Book, type BookOptions } from './book.js';
 import type { Check, Truth, Violation } from './check.js';
 import { followEffect } from './follow-effects.js';
 import { followEvent, noteFailure } from './follow-events.js';
-import { dropClosed, followMemoryEffect, followMemoryEvent } from './follow-memory.js';
+import { dropClosed, followMemoryAnswer, followMemoryEffect, followMemoryEvent } from './follow-memory.js';
 import { requestKey } from './records.js';
 import { checkAnswer, checkOpenRequests, isAnswer } from './rules-answers.js';
 import { checkGangs } from './rules-gangs.js';
@@ -34,6 +34,8 @@ export class Auditor {
   }
 
   observe(event: CoreEvent, effects: readonly Effect[]): void {
+    // The first answer to a command counts; after that it is no news.
+    if (event.type === 'command_answered') followMemoryAnswer(this.book, event);
     followEvent(this.book, event);
     followMemoryEvent(this.book, event);
     dropClosed(this.book);

@@ -28,8 +28,13 @@ export function followMemoryEvent(book: Book, event: CoreEvent): void {
       return;
     case 'process_exited':
     case 'spawn_failed':
-    case 'session_closed':
       memory.mayFall = true;
+      return;
+    case 'session_closed':
+    case 'process_resumed':
+      memory.mayFall = true;
+      // What it was told over this connection is void.
+      for (const has of memory.leasesOf(event.generation)) has.trim = null;
       return;
     case 'residency_reported': {
       const lease = book.leaseOf(event);
@@ -37,9 +42,6 @@ export function followMemoryEvent(book: Book, event: CoreEvent): void {
       if (has !== undefined) report(has, event.state === 'resident' || event.state === 'parked', event.hostBytes, event.state);
       return;
     }
-    case 'command_answered':
-      answered(book, memory, event);
-      return;
     case 'models_announced':
       for (const model of event.models) {
         const has = memory.leases.get(model.lease ?? '');
@@ -56,14 +58,17 @@ function report(has: LeaseMemory, loaded: boolean, hostBytes: number, state: str
   if (state === 'parked' || state === 'resident') has.parkBytes = 0;
 }
 
-function answered(book: Book, memory: MemoryBook, event: Extract<CoreEvent, { type: 'command_answered' }>): void {
+/** Called before the command itself is written down as answered. */
+export function followMemoryAnswer(book: Book, event: Extract<CoreEvent, { type: 'command_answered' }>): void {
+  const { memory } = book;
   const command = book.commands.get(event.command);
-  if (command?.generation !== event.generation || event.answer.kind === 'draining') return;
+  if (memory === null || command?.generation !== event.generation || command.answered || event.answer.kind === 'draining') return;
   const has = memory.leases.get(command.lease ?? '');
   if (has === undefined) return;
   if (command.kind === 'move') has.parkBytes = 0;
   if (event.answer.kind === 'done') {
-    has.copyBytes = event.answer.hostBytes;
+    // One that comes after the report of where the model stood then says nothing of now.
+    if (!command.settled) has.copyBytes = event.answer.hostBytes;
   } else if (command.kind === 'trim') has.refusedTrim = true;
   if (has.trim === event.command) has.trim = null;
 }
@@ -110,6 +115,11 @@ export function followMemoryGrant(book: Book, grant: EffectOf<'grant'>, request:
       lease: grant.lease, generation: grant.generation, asked: request.host ?? none, keepCopy: grant.keepCopy === true, loaded: false, copyBytes: 0, parkBytes: 0, promisedAtUs: book.nowUs, trim: null, refusedTrim: false,
     });
     return;
+  }
+  // What was asked of its last stay on the card says nothing of the next.
+  if (book.leases.get(grant.lease)?.stage === 'parked') {
+    has.trim = null;
+    for (const command of book.commands.values()) if (command.lease === grant.lease && command.kind === 'trim') command.answered = true;
   }
   if (request.host !== null) has.asked = request.host;
   if (!has.loaded) has.keepCopy = grant.keepCopy === true;

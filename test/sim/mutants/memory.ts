@@ -51,8 +51,8 @@ export const memoryMutants: readonly Mutant[] = [
     from: 'if (strayBytes <= hostGrowthBytesMax) {', to: 'if (strayBytes <= 0) {',
   },
   {
-    name: 'wanted-copy-dropped', about: 'a parked model goes while its way back is being asked for', file: 'host-eviction.js',
-    from: 'if (lease.inFlight + lease.queued > 0 || isWanted(core, lease)', to: 'if (false',
+    name: 'wanted-copy-dropped', about: 'a parked model goes while its way back is being asked for', file: 'host-eviction.js', pinnedBy: 'host',
+    from: '!isWanted(core, lease) && ', to: '',
   },
   {
     name: 'growth-uncharged', about: 'what a process has beyond its leases is not charged', file: 'host-growth.js',
@@ -63,11 +63,11 @@ export const memoryMutants: readonly Mutant[] = [
     from: 'if (host.closedBy.size > 0)\n        return false;', to: '',
   },
   {
-    name: 'closed-memory-copied', about: 'a copy may be kept though a process of an earlier broker has not said what it was granted', file: 'host.js',
+    name: 'closed-memory-copied', about: 'a copy may be kept though a process of an earlier broker has not said what it was granted', file: 'host.js', pinnedBy: 'host-reattach',
     from: 'host.closedBy.size === 0 && freeBytes', to: 'freeBytes',
   },
   {
-    name: 'closed-memory-parked', about: 'a park begins though a process of an earlier broker has not said what it was granted', file: 'host.js',
+    name: 'closed-memory-parked', about: 'a park begins though a process of an earlier broker has not said what it was granted', file: 'host.js', pinnedBy: 'host-reattach',
     from: 'freeBytes === null || host.closedBy.size > 0 ?', to: 'freeBytes === null ?',
   },
   {
@@ -83,11 +83,11 @@ export const memoryMutants: readonly Mutant[] = [
     from: "lease.host.loaded = state.state !== 'loading';", to: 'lease.host.loaded = true;',
   },
   {
-    name: 'memory-park-taken-in-cheap', about: 'a park under way that comes back is charged nothing', file: 'take-in.js',
-    from: "lease.host.parks = state.state === 'parking';", to: '',
+    name: 'memory-park-taken-in-cheap', about: 'a park under way that comes back is charged nothing', file: 'host.js', pinnedBy: 'host-reattach',
+    from: "share.parks = state === 'parking' && lease.job === null;", to: 'share.parks = false;',
   },
   {
-    name: 'memory-park-lost', about: 'a park whose connection is lost is charged nothing', file: 'reattach.js',
+    name: 'memory-park-lost', about: 'a park whose connection is lost is charged nothing', file: 'reattach.js', pinnedBy: 'host-reattach',
     from: "if (lease.host !== null && lease.job?.rung === 'park')\n            lease.host.parks = true;", to: '',
   },
 ];

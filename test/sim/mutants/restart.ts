@@ -11,7 +11,7 @@ export const restartMutants: readonly Mutant[] = [
     from: "if (card.closedBy.size > 0)\n        return 'closed';", to: '',
   },
   {
-    name: 'closed-card-grown', about: 'growth while tokens flow is granted on a closed card', file: 'resize.js',
+    name: 'closed-card-grown', about: 'growth while tokens flow is granted on a closed card', file: 'resize.js', pinnedBy: 'reattach',
     from: 'card.closedBy.size === 0 && freeBytes !== null', to: 'freeBytes !== null',
   },
   {
@@ -55,11 +55,11 @@ export const restartMutants: readonly Mutant[] = [
     from: "state.state === 'absent' ||", to: "state.state === 'absent' || state.state === 'parked' ||",
   },
   {
-    name: 'pin-lost', about: 'a pinned model that comes back may be a victim', file: 'take-in.js',
+    name: 'pin-lost', about: 'a pinned model that comes back may be a victim', file: 'take-in.js', pinnedBy: 'reattach',
     from: 'class: terms.class, policy: terms.policy,', to: 'class: terms.class, policy: { ...terms.policy, pinned: false },',
   },
   {
-    name: 'leaving-taken-for-there', about: 'a model that is being unloaded when it is taken in is resident for good', file: 'take-in.js',
+    name: 'leaving-taken-for-there', about: 'a model that is being unloaded when it is taken in is resident for good', file: 'take-in.js', pinnedBy: 'reattach',
     from: "if (state !== 'parking' && state !== 'unloading')\n        return;", to: 'return;',
   },
   {
