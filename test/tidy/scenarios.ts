@@ -14,6 +14,8 @@ export const scenarios: readonly string[] = [
   'B97', 'B98', 'B100', 'B101', 'B103', 'B104', 'B106', 'B107', 'B109', 'B190', 'R122', 'R123', 'R125', 'R126',
   // Foreign processes and cards that spill
   'B110', 'B112', 'B113', 'B115',
+  // The machine's memory
+  'B184', 'B185', 'B187', 'B188', 'B211',
   // Transport and framing
   'B175', 'B176', 'B178', 'B179', 'B181', 'B182',
   // Model files
