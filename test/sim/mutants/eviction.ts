@@ -63,7 +63,7 @@ export const evictionMutants: readonly Mutant[] = [
     from: 'const mustRest = fits && waiter.kind === ', to: 'const mustRest = false && waiter.kind === ',
   },
   {
-    name: 'unanswered-forgiven', about: 'a command without an answer is waited for for ever', file: 'answers.js',
+    name: 'unanswered-forgiven', about: 'a command without an answer is waited for for ever', file: 'answers.js', pinnedBy: 'eviction',
     from: "strike(core, lease, job, 'the command was not answered');", to: '',
   },
   {
