@@ -1,6 +1,7 @@
 /** The machine's memory where an earlier broker leased it: closed until its processes have said what they were granted, then charged as if it had never ended. */
 import t from 'tap';
 import type { HostNeed, ModelState } from '../../../protocol/index.js';
+import { shareReading } from '../../../broker/core/index.js';
 import { all, card0, GiB, host0, only, plusTenth, Stage, weights } from './harness.js';
 
 const worker = 'old-w1';
@@ -199,4 +200,17 @@ t.test('a park goes on when the connection of its process is lost, and stays cha
   stage.take(worker, 10 * GiB, host0);
   returns(stage, [{ ...held(10 * GiB, { parkPeakBytes: 15 * GiB }), state: 'parked', residentBytes: 0, hostBytes: 10 * GiB }]);
   t.equal(stage.lease('old-l7')?.hostChargedBytes, plusTenth(10 * GiB));
+});
+
+t.test('what two sessions of one process hold of it is told apart by their leases', async (t) => {
+  const stage = restarted({ recorded: [] });
+  const [first, second] = [stage.session('holder'), stage.session('holder')];
+  for (const [session, model, bytes] of [[first, 'sums', 2 * GiB], [second, 'words', 4 * GiB]] as const) {
+    const lease = stage.granted(session, model, GiB, { host: { neededBytes: bytes } });
+    stage.begin(session, lease);
+    stage.take(session, GiB);
+    stage.report(session, lease, 'resident', GiB, { parts: [weights(GiB)], loadMs: 1 });
+  }
+  t.strictSame(shareReading(stage.core, host0, [first, second], 7 * GiB), [{ generation: first, usedBytes: 3 * GiB }, { generation: second, usedBytes: 4 * GiB }], 'what no lease explains is the first’s');
+  t.strictSame(shareReading(stage.core, host0, [first, second], 5 * GiB), [{ generation: first, usedBytes: 2 * GiB }, { generation: second, usedBytes: 3 * GiB }]);
 });
