@@ -2,7 +2,7 @@
 import { LeaseholdError, brokenRelation } from '../../protocol/index.js';
 import type { CoreOptions } from './options.js';
 import type { Core } from './state.js';
-import { newPace } from './use-forecast.js';
+import { newPace } from './eviction/use-forecast.js';
 import { Timers } from './timers.js';
 
 /** A new core with an empty ledger. Limits that break a relation are a typed error. */

@@ -8,7 +8,7 @@ import type {
   HostNeed, LeasePart, ModelPolicy, ModelState, RequestClass, ResidencyState, TruthSource,
 } from '../../protocol/index.js';
 
-/** A card's kind decides its default reserve and what may be believed. `cpu` is where 0-byte leases live (D18); `host` is the machine's memory, the second ledger (host.ts). */
+/** A card's kind decides its default reserve and what may be believed. `cpu` is where 0-byte leases live (D18); `host` is the machine's memory, the second ledger (memory/share.ts). */
 export type CardKind = 'gpu' | 'simulated' | 'cpu' | 'host';
 
 /** How a release can be seen: by the process's own figure, by the card's total in a quiet interval, or not at all. */

@@ -2,13 +2,13 @@
  * What must hold after every step. The short form looks at what the step
  * touched and runs always; the whole form recomputes every sum and index.
  */
-import { cardSumBytesMax, seatBytesMax } from './bounds.js';
-import { companions } from './gang.js';
-import { checkHost } from './host-invariants.js';
-import { isIdle, isLoading } from './lease-store.js';
-import { pendingOf } from './ledger.js';
+import { cardSumBytesMax, seatBytesMax } from './ledger/bounds.js';
+import { companions } from './gangs/gang.js';
+import { checkHost } from './memory/invariants.js';
+import { isIdle, isLoading } from './ledger/lease-store.js';
+import { pendingOf } from './ledger/ledger.js';
 import { must, mustCard, mustLease } from './must.js';
-import { queueLength } from './queue.js';
+import { queueLength } from './requests/queue.js';
 import type { Card, Charge, Core, Gang, Lease, Seat } from './state.js';
 
 /** After every step, in production too: the cards and leases that it touched. */

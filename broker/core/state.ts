@@ -11,7 +11,7 @@ import type { ExplainRecord } from './explain.js';
 import type { EvictRequest, Gang, GangRefusal, Waiter } from './state-requests.js';
 import type { CoreOptions } from './options.js';
 import type { Timers } from './timers.js';
-import type { Gaps, Pace } from './use-forecast.js';
+import type { Gaps, Pace } from './eviction/use-forecast.js';
 
 export type ChargeKind = 'lease' | 'floor' | 'residue' | 'returning';
 
@@ -172,7 +172,7 @@ export interface Card {
   maxOverReserveBytes: number;
 }
 
-/** What a lease has of the machine's memory; what is charged for it follows from these and the lease (host.ts). */
+/** What a lease has of the machine's memory; what is charged for it follows from these and the lease (memory/share.ts). */
 export interface HostShare {
   readonly charge: Charge;
   asked: HostNeed;

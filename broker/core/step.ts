@@ -1,29 +1,29 @@
 /** One event in, its effects out. Whatever the cause, requests are decided at the end of the step, for the cards it changed. */
-import { settle, tellFresh } from './admission.js';
-import { onModelsAnnounced } from './announce.js';
-import { onCommandAnswered } from './answers.js';
-import { onCardAdded, onCardLost } from './card.js';
-import { believable } from './claims.js';
+import { settle, tellFresh } from './requests/admission.js';
+import { onModelsAnnounced } from './restart/announce.js';
+import { onCommandAnswered } from './eviction/answers.js';
+import { onCardAdded, onCardLost } from './cards/card.js';
+import { believable } from './ledger/claims.js';
 import { advance } from './clock.js';
 import type { Effect } from './effects.js';
 import type { CoreEvent } from './events.js';
-import { assignCards } from './gang.js';
-import { settleGangs } from './gang-settle.js';
-import { wakeHostWaiters } from './host-admission.js';
+import { assignCards } from './gangs/gang.js';
+import { settleGangs } from './gangs/settle.js';
+import { wakeHostWaiters } from './memory/admission.js';
 import { checkTouched } from './invariants.js';
-import { onLeaseReleased, onLoadBegun, onRecallAnswered, onResidencyReported, onUseReported } from './lease-events.js';
+import { onLeaseReleased, onLoadBegun, onRecallAnswered, onResidencyReported, onUseReported } from './ledger/lease-events.js';
 import { must, mustCard } from './must.js';
-import { onPlaceRequested } from './place-request.js';
-import { onFloorMeasured, onHeartbeat, onKillUnconfirmed, onProcessExited, onProcessReady, onSessionClosed, onSessionOpened, onSpawnFailed } from './process.js';
-import { makeGood } from './relief.js';
-import { onProcessRecorded, onProcessResumed } from './reattach.js';
-import { onBudgetRequested, onRequestCancelled } from './request.js';
-import { onResizeRequested } from './resize.js';
-import { onSampled, onSampleFailed } from './sample.js';
+import { onPlaceRequested } from './requests/place-request.js';
+import { onFloorMeasured, onHeartbeat, onKillUnconfirmed, onProcessExited, onProcessReady, onSessionClosed, onSessionOpened, onSpawnFailed } from './processes/process.js';
+import { makeGood } from './ledger/relief.js';
+import { onProcessRecorded, onProcessResumed } from './restart/reattach.js';
+import { onBudgetRequested, onRequestCancelled } from './requests/request.js';
+import { onResizeRequested } from './ledger/resize.js';
+import { onSampled, onSampleFailed } from './cards/sample.js';
 import type { Core } from './state.js';
 import { onTicked } from './tick.js';
-import { dropWish, onEvictRequested, onPinRequested, pursueWishes } from './wish.js';
-import { waiterKey } from './queue.js';
+import { dropWish, onEvictRequested, onPinRequested, pursueWishes } from './requests/wish.js';
+import { waiterKey } from './requests/queue.js';
 
 /** Passes over changed cards before a step is taken to go in circles. */
 const passesMax = 64;

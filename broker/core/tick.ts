@@ -1,29 +1,29 @@
 /** The clock has been looked at, after all sockets: what is due falls due here and nowhere else. */
-import { waitsForHost } from './admission.js';
-import { jobOverdue } from './answers.js';
-import { isLedgerOnly, numbersOf } from './available.js';
+import { waitsForHost } from './requests/admission.js';
+import { jobOverdue } from './eviction/answers.js';
+import { isLedgerOnly, numbersOf } from './ledger/available.js';
 import { inMs } from './clock.js';
-import { endWorkersOn } from './card.js';
-import { deny, shortageText } from './deny.js';
-import { trimOverdue } from './host-trim.js';
-import { considerIdle, isIdleWorker } from './idle.js';
-import { loadOverdue, recall } from './lease-events.js';
-import { breakPromise } from './model.js';
+import { endWorkersOn } from './cards/card.js';
+import { deny, shortageText } from './requests/deny.js';
+import { trimOverdue } from './memory/trim.js';
+import { considerIdle, isIdleWorker } from './processes/idle.js';
+import { loadOverdue, recall } from './ledger/lease-events.js';
+import { breakPromise } from './processes/model.js';
 import { mustCard } from './must.js';
-import { shownNeed } from './need.js';
-import { reconsiderOver } from './overshoot.js';
-import { detachedOverdue, heartbeatDue, spawnOverdue } from './process.js';
-import { retrySample, wantSample } from './probe.js';
-import { queueLength } from './queue.js';
-import { releaseOverdue, returningOverdue } from './residue.js';
+import { shownNeed } from './ledger/need.js';
+import { reconsiderOver } from './cards/overshoot.js';
+import { detachedOverdue, heartbeatDue, spawnOverdue } from './processes/process.js';
+import { retrySample, wantSample } from './cards/probe.js';
+import { queueLength } from './requests/queue.js';
+import { releaseOverdue, returningOverdue } from './ledger/residue.js';
 import type { Card, Core, Waiter } from './state.js';
-import { pursueStranded } from './stranded.js';
-import { terminate } from './terminate.js';
+import { pursueStranded } from './gangs/stranded.js';
+import { terminate } from './processes/terminate.js';
 import type { Timer } from './timers.js';
-import { ttlDue } from './ttl.js';
-import { endWaiter } from './waiter.js';
-import { whatStays } from './what-stays.js';
-import { wishOverdue } from './wish.js';
+import { ttlDue } from './eviction/ttl.js';
+import { endWaiter } from './requests/waiter.js';
+import { whatStays } from './requests/what-stays.js';
+import { wishOverdue } from './requests/wish.js';
 
 export function onTicked(core: Core): void {
   for (;;) {

@@ -1,9 +1,9 @@
 /** The ledger as people and programs read it, copied out of the state. */
-import { available, isLedgerOnly } from './available.js';
+import { available, isLedgerOnly } from './ledger/available.js';
 import { msSince } from './clock.js';
 import type { Card, Core, Lease, Process, Waiter } from './state.js';
 import type { CardView, LeaseView, LedgerView, ProcessView, WaiterView } from './view.js';
-import { positionOf } from './queue.js';
+import { positionOf } from './requests/queue.js';
 
 /** The whole ledger at a moment (`atUs` only ages the samples). Costs a pass over everything; not for every step. */
 export function ledgerView(core: Core, atUs: number): LedgerView {

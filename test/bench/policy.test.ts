@@ -1,6 +1,6 @@
 /** The policy benchmark's own parts: the bound is one, and the figures it is there for hold on one seed. */
 import t from 'tap';
-import { countUse, likelihoodOfUse, newPace, noGaps, soonUs } from '../../broker/core/use-forecast.js';
+import { countUse, likelihoodOfUse, newPace, noGaps, soonUs } from '../../broker/core/eviction/use-forecast.js';
 import { leastReloadMs } from '../../src/bench/policy/bound.js';
 import { crowdReload } from '../../src/bench/policy/crowd.js';
 import { expectedCost, greedyDualSizeFrequency, leastRecent, reloadMs } from '../../src/bench/policy/replay.js';

@@ -54,7 +54,7 @@ t.test('every event that the broker publishes is listed with the fields that it 
   ]);
   const ofShell = [...published.keys()];
   const names = [...(/type PublishedName =([^;]*);/.exec(read('broker/core/effects.ts'))?.[1] ?? '').matchAll(/'(\w+)'/g)].map(([, name]) => name ?? '');
-  for (const file of readdirSync(join(root, 'broker/core')).filter((name) => name.endsWith('.ts'))) {
+  for (const file of readdirSync(join(root, 'broker/core'), { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.ts'))) {
     for (const [, which = '', fields = ''] of read(`broker/core/${file}`).matchAll(/publish\(core, ([^{]*)\{([^}]*)/g)) {
       const keys = [...fields.matchAll(/(?:^|,)\s*(\w+)(?=\s*(?:[:,]|$))/g)].map(([, key]) => key ?? '');
       for (const [, name = ''] of which.matchAll(/'(\w+)'/g)) if (names.includes(name)) published.set(name, new Set([...published.get(name) ?? [], ...keys]));

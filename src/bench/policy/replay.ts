@@ -1,6 +1,6 @@
 /** What a policy costs on a trace when calls are served in the order of their arrival: the reload time, nothing else. */
-import { countUse, likelihoodOfUse, newPace, noGaps, soonUs, type Gaps, type Pace } from '../../../broker/core/use-forecast.js';
-import { cheapestSet, leastRecentlyUsed, type VictimCandidate, type VictimPolicy } from '../../../broker/core/victim-policy.js';
+import { countUse, likelihoodOfUse, newPace, noGaps, soonUs, type Gaps, type Pace } from '../../../broker/core/eviction/use-forecast.js';
+import { cheapestSet, leastRecentlyUsed, type VictimCandidate, type VictimPolicy } from '../../../broker/core/eviction/victim-policy.js';
 import type { Trace } from './traces.js';
 
 export interface Resident {

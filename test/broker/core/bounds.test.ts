@@ -1,6 +1,6 @@
 /** Nothing waits for ever, and many waiting cost only what changes. */
 import t from 'tap';
-import { headroom, leasableBytesMax } from '../../../broker/core/headroom.js';
+import { headroom, leasableBytesMax } from '../../../broker/core/ledger/headroom.js';
 import { all, card0, context, GiB, MiB, only, plusTenth, Stage, weights, type Happening } from './harness.js';
 import type { Effect } from '../../../broker/core/index.js';
 

@@ -3,83 +3,83 @@ import type { Mutant } from './mutant.js';
 
 export const evictionMutants: readonly Mutant[] = [
   {
-    name: 'in-use-evicted', about: 'calls inside do not protect a model', file: 'eviction-plan.js',
+    name: 'in-use-evicted', about: 'calls inside do not protect a model', file: 'eviction/plan.js',
     from: 'return lease.inFlight + lease.queued > 0 || lease.busyUntilUs > core.attendedUs;', to: 'return false;',
   },
   {
-    name: 'pinned-evicted', about: 'a pin protects nothing', file: 'eviction-plan.js',
+    name: 'pinned-evicted', about: 'a pin protects nothing', file: 'eviction/plan.js',
     from: "if (lease.pinned)\n        return 'pinned';", to: '',
   },
   {
-    name: 'loading-evicted', about: 'a model is a victim while it loads', file: 'eviction-plan.js',
+    name: 'loading-evicted', about: 'a model is a victim while it loads', file: 'eviction/plan.js',
     from: "if (isLoading(lease))\n        return 'loading';", to: '',
   },
   {
-    name: 'requester-evicted', about: 'the requesting model is its own victim', file: 'eviction-plan.js',
+    name: 'requester-evicted', about: 'the requesting model is its own victim', file: 'eviction/plan.js',
     from: "if (lease.model === seeker.model && (seeker.placing || lease.generation === seeker.generation))\n        return 'requester';", to: '',
   },
   {
-    name: 'minimum-residency-ignored', about: 'a model just loaded may be put away at once', file: 'eviction-plan.js',
+    name: 'minimum-residency-ignored', about: 'a model just loaded may be put away at once', file: 'eviction/plan.js',
     from: "if (isYoung(core, lease, seeker))\n        return 'minimum_residency';", to: '',
   },
   {
-    name: 'evicting-not-excluded', about: 'a model that is leaving is asked to leave again', file: 'eviction-plan.js',
+    name: 'evicting-not-excluded', about: 'a model that is leaving is asked to leave again', file: 'eviction/plan.js',
     from: 'if (lease.job !== null || lease.release !== null || card.ending.has(lease.generation))', to: 'if (lease.release !== null || card.ending.has(lease.generation))',
   },
   {
-    name: 'leaving-not-counted', about: 'what is on its way back is not counted, so more than enough is evicted', file: 'pursue.js',
+    name: 'leaving-not-counted', about: 'what is on its way back is not counted, so more than enough is evicted', file: 'requests/pursue.js',
     from: 'const shortBytes = head.needBytes - ownBytes - comingBytes;', to: 'const shortBytes = head.needBytes - ownBytes;',
   },
   {
-    name: 'evicts-too-much', about: 'the shortfall is taken for the whole need', file: 'pursue.js',
+    name: 'evicts-too-much', about: 'the shortfall is taken for the whole need', file: 'requests/pursue.js',
     from: 'const shortBytes = head.needBytes - ownBytes - comingBytes;', to: 'const shortBytes = head.needBytes - ownBytes - comingBytes <= 0 ? 0 : head.needBytes;',
   },
   {
-    name: 'door-at-once', about: 'a busy model’s door is shut without the wait of the class', file: 'pursue.js',
+    name: 'door-at-once', about: 'a busy model’s door is shut without the wait of the class', file: 'requests/pursue.js',
     from: 'core.attendedUs - head.arrivedUs >= core.options.classPolicies[head.class].drainAfterMs * 1_000', to: 'true',
   },
   {
-    name: 'door-before-idle', about: 'busy models are planned with, though idle ones suffice', file: 'pursue.js',
+    name: 'door-before-idle', about: 'busy models are planned with, though idle ones suffice', file: 'requests/pursue.js',
     from: 'const idle = planVictims(core, card, seeker, shortBytes, false, cheapestSet, leaving);', to: 'const idle = planVictims(core, card, seeker, shortBytes, true, cheapestSet, leaving);',
   },
   {
-    name: 'door-reopened', about: 'a drain is taken back while somebody waits for it', file: 'pursue.js',
+    name: 'door-reopened', about: 'a drain is taken back while somebody waits for it', file: 'requests/pursue.js',
     from: 'const served = (job.beneficiary !== null && core.waiters.has(job.beneficiary)) || isWantedElsewhere(core, lease);', to: 'surplusBytes = Infinity; const served = false;',
   },
   {
-    name: 'never-fits-waits', about: 'what can never fit evicts and waits', file: 'need.js',
+    name: 'never-fits-waits', about: 'what can never fit evicts and waits', file: 'ledger/need.js',
     from: 'return Math.max(0, card.totalBytes - card.reserveBytes);', to: 'return 2 * card.totalBytes;',
   },
   {
-    name: 'token-ignored-by-grants', about: 'others load while an engine measures free memory', file: 'admission.js',
+    name: 'token-ignored-by-grants', about: 'others load while an engine measures free memory', file: 'requests/admission.js',
     from: 'if (card.loadToken !== null && core.leases.get(card.loadToken)?.generation !== waiter.generation)', to: 'if (false)',
   },
   {
-    name: 'token-ignored-by-evictions', about: 'models are put away while an engine measures free memory', file: 'put-away.js',
+    name: 'token-ignored-by-evictions', about: 'models are put away while an engine measures free memory', file: 'eviction/put-away.js',
     from: 'return loadToken === null || loadToken === member.id;', to: 'return true;',
   },
   {
-    name: 'profiler-into-motion', about: 'an engine starts to measure while others load', file: 'admission.js',
+    name: 'profiler-into-motion', about: 'an engine starts to measure while others load', file: 'requests/admission.js',
     from: 'const mustRest = fits && waiter.kind === ', to: 'const mustRest = false && waiter.kind === ',
   },
   {
-    name: 'unanswered-forgiven', about: 'a command without an answer is waited for for ever', file: 'answers.js', pinnedBy: 'eviction',
+    name: 'unanswered-forgiven', about: 'a command without an answer is waited for for ever', file: 'eviction/answers.js', pinnedBy: 'eviction',
     from: "strike(core, lease, job, 'the command was not answered');", to: '',
   },
   {
-    name: 'load-not-stopped', about: 'a model that loads is not told to leave when somebody wants it gone', file: 'wish.js',
+    name: 'load-not-stopped', about: 'a model that loads is not told to leave when somebody wants it gone', file: 'requests/wish.js',
     from: "const loads = lease.state === 'loading';", to: 'const loads = false;',
   },
   {
-    name: 'busy-load-forgiven', about: 'a worker that is busy with its load whenever it is told to stop it may go on', file: 'answers.js',
+    name: 'busy-load-forgiven', about: 'a worker that is busy with its load whenever it is told to stop it may go on', file: 'eviction/answers.js',
 from: "return lease.state === 'loading' && mustProcess(core, lease.generation).role === 'worker';", to: 'return false;',
   },
   {
-    name: 'load-left-to-it', about: 'a load that does not end in time, though its model is to leave, is not stopped', file: 'answers.js', pinnedBy: 'stopped-loads',
+    name: 'load-left-to-it', about: 'a load that does not end in time, though its model is to leave, is not stopped', file: 'eviction/answers.js', pinnedBy: 'stopped-loads',
     from: 'stopLoad(core, lease, job);', to: '',
   },
   {
-    name: 'release-never-blamed', about: 'bytes that stay after a release are waited for for ever', file: 'residue.js',
+    name: 'release-never-blamed', about: 'bytes that stay after a release are waited for for ever', file: 'ledger/residue.js',
     from: 'climb(core, card, lease, release, leftBytes);', to: '',
   },
 ];

@@ -3,67 +3,67 @@ import type { Mutant } from './mutant.js';
 
 export const ledgerMutants: readonly Mutant[] = [
   {
-    name: 'reservation-dropped', about: 'a grant charges nothing until it is loaded', file: 'grant.js',
+    name: 'reservation-dropped', about: 'a grant charges nothing until it is loaded', file: 'requests/grant.js',
     from: 'setCharged(core, lease.charge, lease.charge.wantedBytes + growBytes);', to: '',
   },
   {
-    name: 'headroom-1.0', about: 'a lease is what was asked for, without the tenth', file: 'headroom.js',
+    name: 'headroom-1.0', about: 'a lease is what was asked for, without the tenth', file: 'ledger/headroom.js',
     from: 'export const headroom = { numerator: 11,', to: 'export const headroom = { numerator: 10,',
   },
   {
-    name: 'stale-sample-used', about: 'a reading serves however old it is', file: 'available.js',
+    name: 'stale-sample-used', about: 'a reading serves however old it is', file: 'ledger/available.js',
     from: 'sample === null || core.nowUs - sample.takenAtUs > core.options.limits.sampleMaxAgeMs * 1_000', to: 'sample === null',
   },
   {
-    name: 'foreign-forgotten', about: 'the ledger alone decides, whatever the card says is used', file: 'available.js',
+    name: 'foreign-forgotten', about: 'the ledger alone decides, whatever the card says is used', file: 'ledger/available.js',
     from: 'return { freeBytes: Math.min(ledgerBytes, sampleBytes), unverified: false };', to: 'return { freeBytes: ledgerBytes, unverified: false };',
   },
   {
-    name: 'ledger-forgotten', about: 'the card’s own figure decides, whatever has been promised', file: 'available.js',
+    name: 'ledger-forgotten', about: 'the card’s own figure decides, whatever has been promised', file: 'ledger/available.js',
     from: 'return { freeBytes: Math.min(ledgerBytes, sampleBytes), unverified: false };', to: 'return { freeBytes: sampleBytes + card.pendingBytes, unverified: false };',
   },
   {
-    name: 'promises-forgotten', about: 'what is charged and not yet there does not count against a reading', file: 'available.js',
+    name: 'promises-forgotten', about: 'what is charged and not yet there does not count against a reading', file: 'ledger/available.js',
     from: '- card.reserveBytes - card.pendingBytes;', to: '- card.reserveBytes;',
   },
   {
-    name: 'reserve-forgotten', about: 'the reserve is given away', file: 'available.js',
+    name: 'reserve-forgotten', about: 'the reserve is given away', file: 'ledger/available.js',
     from: 'return card.totalBytes - card.reserveBytes - card.chargedBytes;', to: 'return card.totalBytes - card.chargedBytes;',
   },
   {
-    name: 'unknown-is-free', about: 'a card that cannot be read is taken by the ledger, though that is not allowed', file: 'available.js',
+    name: 'unknown-is-free', about: 'a card that cannot be read is taken by the ledger, though that is not allowed', file: 'ledger/available.js',
     from: 'return allowed && card.missing !== null', to: 'return card.missing !== null',
   },
   {
-    name: 'ack-trusted', about: 'bytes are free when the worker says so', file: 'release.js',
+    name: 'ack-trusted', about: 'bytes are free when the worker says so', file: 'ledger/release.js',
     from: "if (card.confirms === 'none' || isLedgerOnly(core, card)", to: "if (card.confirms !== 'never' || isLedgerOnly(core, card)",
   },
   {
-    name: 'exit-frees-at-once', about: 'what a dead process held is free before the card shows it', file: 'process.js',
+    name: 'exit-frees-at-once', about: 'what a dead process held is free before the card shows it', file: 'processes/process.js',
     from: 'if (!ran || chargedBytes === 0)', to: 'if (ran || chargedBytes === 0)',
   },
   {
-    name: 'old-sample-confirms', about: 'a reading taken before a release confirms it', file: 'confirm.js',
+    name: 'old-sample-confirms', about: 'a reading taken before a release confirms it', file: 'ledger/confirm.js',
     from: 'if (lease.release === null || lease.release.reportedAtUs > takenAtUs)', to: 'if (lease.release === null)',
   },
   {
-    name: 'residue-confirmed', about: 'what the driver still shows after a release is taken for noise', file: 'confirm.js', pinnedBy: 'eviction',
+    name: 'residue-confirmed', about: 'what the driver still shows after a release is taken for noise', file: 'ledger/confirm.js', pinnedBy: 'eviction',
     from: 'const share = Math.max(0, Math.min(rest, release.fromChargedBytes - release.toChargedBytes));', to: 'const share = 0;',
   },
   {
-    name: 'returning-shared-out', about: 'bytes of the dead are dropped whatever the card still shows', file: 'confirm.js',
+    name: 'returning-shared-out', about: 'bytes of the dead are dropped whatever the card still shows', file: 'ledger/confirm.js',
     from: 'const share = Math.min(rest, returning.charge.chargedBytes);', to: 'const share = 0;',
   },
   {
-    name: 'floor-forgotten', about: 'a process costs nothing before it says so', file: 'available.js',
+    name: 'floor-forgotten', about: 'a process costs nothing before it says so', file: 'ledger/available.js',
     from: 'return Math.max(learnedBytes ?? 0, card.floorBytes ?? 0);', to: 'return 0;',
   },
   {
-    name: 'floor-told-in-vain', about: 'what a process says that it costs is not charged', file: 'floors.js',
+    name: 'floor-told-in-vain', about: 'what a process says that it costs is not charged', file: 'ledger/floors.js',
     from: 'raiseFloor(core, card, seat, Math.max(bytes, seenBytes, card.floorBytes ?? 0));', to: '',
   },
   {
-    name: 'measured-not-charged', about: 'measured bytes above the lease are not charged', file: 'lease-events.js',
+    name: 'measured-not-charged', about: 'measured bytes above the lease are not charged', file: 'ledger/lease-events.js',
     from: 'if (wantedBytes <= lease.charge.wantedBytes) {', to: 'if (wantedBytes > 0) {',
   },
   {
@@ -71,71 +71,71 @@ export const ledgerMutants: readonly Mutant[] = [
     from: 'if (core.relieved.size > 0)\n            makeGood(core);', to: '',
   },
   {
-    name: 'ended-load-forgotten', about: 'a sample taken in a load that has ended since, and been followed by another, shows a stranger', file: 'ledger.js', pinnedBy: 'reconciliation',
+    name: 'ended-load-forgotten', about: 'a sample taken in a load that has ended since, and been followed by another, shows a stranger', file: 'ledger/ledger.js', pinnedBy: 'reconciliation',
     from: 'const [first] = charge.loadings;', to: 'const first = charge.loadings.at(-1);',
   },
   {
-    name: 'late-peak-blamed', about: 'a sample taken at the peak of a load is held against what the load has left', file: 'overshoot.js', pinnedBy: 'reconciliation',
+    name: 'late-peak-blamed', about: 'a sample taken at the peak of a load is held against what the load has left', file: 'cards/overshoot.js', pinnedBy: 'reconciliation',
     from: 'seat.chargedBytes - seat.residue.chargedBytes + givenBackBytes;', to: 'seat.chargedBytes - seat.residue.chargedBytes;',
   },
   {
-    name: 'young-reports-judged', about: 'a process’s figure is compared with what it has reported since', file: 'ledger.js', pinnedBy: 'reconciliation',
+    name: 'young-reports-judged', about: 'a process’s figure is compared with what it has reported since', file: 'ledger/ledger.js', pinnedBy: 'reconciliation',
     from: 'return seat.seenBytes - seat.floor.seenBytes - seat.residue.seenBytes;', to: 'return seat.leasedBytes;',
   },
   {
-    name: 'old-answers-heard', about: 'an answer to a command of an earlier stay on the card ends the next', file: 'grant.js', pinnedBy: 'reconciliation',
+    name: 'old-answers-heard', about: 'an answer to a command of an earlier stay on the card ends the next', file: 'requests/grant.js', pinnedBy: 'reconciliation',
     from: 'forgetCommands(core, lease);', to: '',
   },
   {
-    name: 'quarantine-kept', about: 'a grant that never came stays quarantined though its holder says so', file: 'lease-events.js', pinnedBy: 'reconciliation',
+    name: 'quarantine-kept', about: 'a grant that never came stays quarantined though its holder says so', file: 'ledger/lease-events.js', pinnedBy: 'reconciliation',
     from: "const isKept = lease.state === 'quarantined' &&", to: 'const isKept = false &&',
   },
   {
-    name: 'unlisted-is-gone', about: 'what a process held that is no longer listed is free, though its exit has not been heard', file: 'confirm.js', pinnedBy: 'reconciliation',
+    name: 'unlisted-is-gone', about: 'what a process held that is no longer listed is free, though its exit has not been heard', file: 'ledger/confirm.js', pinnedBy: 'reconciliation',
     from: "return seat.readingBytes === 0 && (process?.sessionOpen !== true || process.state === 'ending');", to: 'return false;',
   },
   {
-    name: 'lost-grant-kept', about: 'a model asked for anew is granted the lease whose grant was lost, which an old answer ends', file: 'request.js', pinnedBy: 'loading',
+    name: 'lost-grant-kept', about: 'a model asked for anew is granted the lease whose grant was lost, which an old answer ends', file: 'requests/request.js', pinnedBy: 'loading',
     from: 'if (event.lease === null)\n        forgetLostGrants(core, process, event);', to: '',
   },
   {
-    name: 'ending-floor-forgotten', about: 'what a worker takes that is ended while it starts is not charged', file: 'process.js', pinnedBy: 'reconciliation',
+    name: 'ending-floor-forgotten', about: 'what a worker takes that is ended while it starts is not charged', file: 'processes/process.js', pinnedBy: 'reconciliation',
     from: "if (process?.state === 'ending')\n            reportFloors(core, process, event.floors);", to: '',
   },
   {
-    name: 'early-word-kept', about: 'of a park said to be done too soon it is remembered for ever what it then had', file: 'lease-events.js', pinnedBy: 'reconciliation',
+    name: 'early-word-kept', about: 'of a park said to be done too soon it is remembered for ever what it then had', file: 'ledger/lease-events.js', pinnedBy: 'reconciliation',
     from: 'return release.then === then && release.leftBytes > leftBytes;', to: 'return false;',
   },
   {
-    name: 'surplus-kept', about: 'what only the top of a load needed stays charged', file: 'lease-events.js',
+    name: 'surplus-kept', about: 'what only the top of a load needed stays charged', file: 'ledger/lease-events.js',
     from: 'if (mayShrink)\n            setCharged(core, lease.charge, wantedBytes);', to: '',
   },
   {
-    name: 'growing-part-lowered', about: 'a part that grows with use is lowered by its first measurement', file: 'lease-events.js',
+    name: 'growing-part-lowered', about: 'a part that grows with use is lowered by its first measurement', file: 'ledger/lease-events.js',
     from: 'known === undefined || part.upFront ? part.bytes : Math.max(known.bytes, part.bytes)', to: 'part.bytes',
   },
   {
-    name: 'peak-forgotten', about: 'the top of a load is not admitted', file: 'need.js',
+    name: 'peak-forgotten', about: 'the top of a load is not admitted', file: 'ledger/need.js',
     from: 'chargeFor(Math.max(wholeBytes, waiter.peakBytes), waiter.exclusive)', to: 'chargeFor(wholeBytes, waiter.exclusive)',
   },
   {
-    name: 'resize-for-nothing', about: 'growth while tokens flow is granted without looking', file: 'resize.js',
+    name: 'resize-for-nothing', about: 'growth while tokens flow is granted without looking', file: 'ledger/resize.js',
     from: 'freeBytes !== null && growBytes <= spareBytes', to: 'freeBytes !== null',
   },
   {
-    name: 'stranger-answers', about: 'a command is answered by whoever names its number', file: 'answers.js',
+    name: 'stranger-answers', about: 'a command is answered by whoever names its number', file: 'eviction/answers.js',
     from: 'if (command?.generation !== event.generation) {', to: 'if (command === undefined) {',
   },
   {
-    name: 'stranger-releases', about: 'a lease is given back by whoever names it', file: 'lease-events.js',
+    name: 'stranger-releases', about: 'a lease is given back by whoever names it', file: 'ledger/lease-events.js',
     from: 'if (process !== undefined && lease?.generation === event.generation)', to: 'if (lease !== undefined)',
   },
   {
-    name: 'spill-blames-anyone', about: 'bytes in host memory are held against a process without a lease', file: 'spill.js', pinnedBy: 'loading',
+    name: 'spill-blames-anyone', about: 'bytes in host memory are held against a process without a lease', file: 'cards/spill.js', pinnedBy: 'loading',
     from: '|| !holdsAny(core, seat)', to: '',
   },
   {
-    name: 'spill-fits', about: 'a load that its driver let spill over has fitted', file: 'spill.js', pinnedBy: 'loading',
+    name: 'spill-fits', about: 'a load that its driver let spill over has fitted', file: 'cards/spill.js', pinnedBy: 'loading',
     from: 'unloadFor(core, card, seat, process);', to: 'return;',
   },
 ];

@@ -3,91 +3,91 @@ import type { Mutant } from './mutant.js';
 
 export const memoryMutants: readonly Mutant[] = [
   {
-    name: 'memory-not-asked', about: 'a grant looks at its card alone', file: 'host-admission.js',
+    name: 'memory-not-asked', about: 'a grant looks at its card alone', file: 'memory/admission.js',
     from: 'if (waiter.hostNeedBytes === 0)\n        return true;', to: 'return true;',
   },
   {
-    name: 'memory-peak-forgotten', about: 'what a load takes of memory at its top is not admitted', file: 'host.js',
+    name: 'memory-peak-forgotten', about: 'what a load takes of memory at its top is not admitted', file: 'memory/share.js',
     from: 'return withHeadroom(Math.max(neededBytes, peakBytes));', to: 'return withHeadroom(neededBytes);',
   },
   {
-    name: 'copy-always', about: 'every copy may be kept, whatever room there is', file: 'host.js',
+    name: 'copy-always', about: 'every copy may be kept, whatever room there is', file: 'memory/share.js',
     from: '<= freeBytes - host.holdBytes + waiter.hostHoldBytes);', to: '>= 0);',
   },
   {
-    name: 'copy-not-charged', about: 'a copy costs nothing', file: 'host.js',
+    name: 'copy-not-charged', about: 'a copy costs nothing', file: 'memory/share.js',
     from: 'const copy = Math.max(lease.hostBytes, share.keepsCopy && !share.loaded ? copyBytes : 0);', to: 'const copy = 0;',
   },
   {
-    name: 'park-without-room', about: 'a park begins though memory has no room for its copy', file: 'eviction-plan.js',
+    name: 'park-without-room', about: 'a park begins though memory has no room for its copy', file: 'eviction/plan.js',
     from: 'return couldPark(core, lease) && parkShortBytes(core, lease) === 0;', to: 'return couldPark(core, lease);',
   },
   {
-    name: 'park-not-reserved', about: 'the room for a copy in the making is promised to others, too', file: 'host.js',
+    name: 'park-not-reserved', about: 'the room for a copy in the making is promised to others, too', file: 'memory/share.js',
     from: 'return isParking(lease) ? Math.max(wantedBytes, parkBytesOf(lease)) : wantedBytes;', to: 'return wantedBytes;',
   },
   {
-    name: 'parked-before-copies', about: 'parked models go while copies of resident ones stay', file: 'host-eviction.js',
+    name: 'parked-before-copies', about: 'parked models go while copies of resident ones stay', file: 'memory/eviction.js',
     from: 'const fewest = choose(shortBytes, redundant);', to: 'const fewest = choose(shortBytes, [...parkedModels(core, seeker), ...redundant]);',
   },
   {
-    name: 'copies-in-vain', about: 'copies go though there is room', file: 'host-admission.js',
+    name: 'copies-in-vain', about: 'copies go though there is room', file: 'memory/admission.js',
     from: 'const shortBytes = waiter.hostNeedBytes - ownBytes - hostLeavingBytes(core, host);', to: 'const shortBytes = waiter.hostNeedBytes;',
   },
   {
-    name: 'pressure-imagined', about: 'copies go though the machine is not short', file: 'host-growth.js',
+    name: 'pressure-imagined', about: 'copies go though the machine is not short', file: 'memory/growth.js',
     from: 'const shortBytes = freeBytes === null ? 0 : -freeBytes - hostLeavingBytes(core, host);', to: 'const shortBytes = 1e9;',
   },
   {
-    name: 'trim-trusted', about: 'what is said to be given back in memory is free before it is seen', file: 'host.js',
+    name: 'trim-trusted', about: 'what is said to be given back in memory is free before it is seen', file: 'memory/share.js',
     from: 'setHostResidue(core, seat, seat.residue.chargedBytes + bytes);', to: '',
   },
   {
-    name: 'memory-unread-is-free', about: 'without a reading of memory the ledger alone decides, though that is not allowed', file: 'available.js',
+    name: 'memory-unread-is-free', about: 'without a reading of memory the ledger alone decides, though that is not allowed', file: 'ledger/available.js',
     from: "card.kind === 'host' ? core.options.allowHostUnknown === true : core.options.allowLedgerOnly", to: "card.kind === 'host' ? true : core.options.allowLedgerOnly",
   },
   {
-    name: 'growth-imagined', about: 'a worker is ended for memory that its leases explain', file: 'host-growth.js',
+    name: 'growth-imagined', about: 'a worker is ended for memory that its leases explain', file: 'memory/growth.js',
     from: 'if (strayBytes <= hostGrowthBytesMax) {', to: 'if (strayBytes <= 0) {',
   },
   {
-    name: 'wanted-copy-dropped', about: 'a parked model goes while its way back is being asked for', file: 'host-eviction.js', pinnedBy: 'host',
+    name: 'wanted-copy-dropped', about: 'a parked model goes while its way back is being asked for', file: 'memory/eviction.js', pinnedBy: 'host',
     from: '!isWanted(core, lease) && ', to: '',
   },
   {
-    name: 'growth-uncharged', about: 'what a process has beyond its leases is not charged', file: 'host-growth.js',
+    name: 'growth-uncharged', about: 'what a process has beyond its leases is not charged', file: 'memory/growth.js',
     from: 'setHostResidue(core, seat, settled ? strayBytes : Math.max(strayBytes, mostBytes));', to: 'setHostResidue(core, seat, 0);',
   },
   {
-    name: 'closed-memory-granted', about: 'memory is granted though a process of an earlier broker has not said what it was granted', file: 'host-admission.js',
+    name: 'closed-memory-granted', about: 'memory is granted though a process of an earlier broker has not said what it was granted', file: 'memory/admission.js',
     from: 'if (host.closedBy.size > 0)\n        return false;', to: '',
   },
   {
-    name: 'closed-memory-copied', about: 'a copy may be kept though a process of an earlier broker has not said what it was granted', file: 'host.js', pinnedBy: 'host-reattach',
+    name: 'closed-memory-copied', about: 'a copy may be kept though a process of an earlier broker has not said what it was granted', file: 'memory/share.js', pinnedBy: 'host-reattach',
     from: 'host.closedBy.size === 0 && freeBytes', to: 'freeBytes',
   },
   {
-    name: 'closed-memory-parked', about: 'a park begins though a process of an earlier broker has not said what it was granted', file: 'host.js', pinnedBy: 'host-reattach',
+    name: 'closed-memory-parked', about: 'a park begins though a process of an earlier broker has not said what it was granted', file: 'memory/share.js', pinnedBy: 'host-reattach',
     from: 'freeBytes === null || host.closedBy.size > 0 ?', to: 'freeBytes === null ?',
   },
   {
-    name: 'memory-kept-closed', about: 'memory stays closed though everybody has spoken', file: 'closed-cards.js',
+    name: 'memory-kept-closed', about: 'memory stays closed though everybody has spoken', file: 'restart/closed-cards.js',
     from: 'export function openCards(core, process) {\n    for (const card of ledgersOf(core)) {', to: 'export function openCards(core, process) {\n    for (const card of core.cards.values()) {',
   },
   {
-    name: 'memory-terms-forgotten', about: 'a lease that comes back has nothing in memory', file: 'take-in.js',
+    name: 'memory-terms-forgotten', about: 'a lease that comes back has nothing in memory', file: 'restart/take-in.js',
     from: 'host: believableNeed(core, state)', to: 'host: null',
   },
   {
-    name: 'memory-load-taken-in-cheap', about: 'a load that comes back is taken to be over its peak', file: 'take-in.js',
+    name: 'memory-load-taken-in-cheap', about: 'a load that comes back is taken to be over its peak', file: 'restart/take-in.js',
     from: "lease.host.loaded = state.state !== 'loading';", to: 'lease.host.loaded = true;',
   },
   {
-    name: 'memory-park-taken-in-cheap', about: 'a park under way that comes back is charged nothing', file: 'host.js', pinnedBy: 'host-reattach',
+    name: 'memory-park-taken-in-cheap', about: 'a park under way that comes back is charged nothing', file: 'memory/share.js', pinnedBy: 'host-reattach',
     from: "share.parks = state === 'parking' && lease.job === null;", to: 'share.parks = false;',
   },
   {
-    name: 'memory-park-lost', about: 'a park whose connection is lost is charged nothing', file: 'reattach.js', pinnedBy: 'host-reattach',
+    name: 'memory-park-lost', about: 'a park whose connection is lost is charged nothing', file: 'restart/reattach.js', pinnedBy: 'host-reattach',
     from: "if (lease.host !== null && lease.job?.rung === 'park')\n            lease.host.parks = true;", to: '',
   },
 ];
