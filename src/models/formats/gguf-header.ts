@@ -34,13 +34,18 @@ export interface GgufHeader {
   readonly dataBytes: number;
 }
 
-const keysMax = 65_536;
-const tensorsMax = 1_000_000;
+/** A hundred times what any model has. */
+const keysMax = 16_384;
+const tensorsMax = 100_000;
 const textsMax = 2_000_000;
 const keyBytesMax = 65_535;
 const valueBytesMax = 1024 * 1024;
 const tensorNameBytesMax = 63;
 const dimensionsMax = 4;
+const lengthBytes = 8;
+/** The type of a value, and then a scalar, a length, or the type and length of an array. */
+const afterKeyBytes = 4 + 12;
+const tensorInfoBytesMax = lengthBytes + tensorNameBytesMax + 4 + 8 * dimensionsMax + 4 + 8;
 /** No list with one item a layer is longer. */
 const keptValuesMax = 1_024;
 const stringType = 8;
@@ -53,18 +58,18 @@ const scalarBytes: readonly (number | null)[] = [1, 1, 2, 2, 4, 4, 4, 1, null, n
 export async function readGgufHeader(source: ByteSource, signal?: AbortSignal): Promise<GgufHeader> {
   const reader = new WindowReader(source, signal);
   const version = await readVersion(reader);
-  const tensorCount = await reader.count(24, 'tensors', tensorsMax);
-  const keyCount = await reader.count(13, 'keys', keysMax);
+  const tensorCount = reader.count(24, 'tensors', tensorsMax);
+  const keyCount = reader.count(13, 'keys', keysMax);
   const { scalars, arrays } = await readMetadata(reader, keyCount);
   return { version, scalars, arrays, tensors: tensorCount, ...await readTensors(reader, tensorCount, alignmentOf(reader, scalars)) };
 }
 
 async function readVersion(reader: WindowReader): Promise<number> {
   if (reader.sizeBytes < 24) throw reader.fault(`it has ${String(reader.sizeBytes)} bytes; a GGUF header has at least 24`);
-  await reader.fill(24);
+  await reader.prepare(24);
   const magic = reader.take(4);
   if (magic.toString('latin1') !== 'GGUF') throw reader.fault(`it does not begin with GGUF but with bytes ${magic.toString('hex')}`);
-  const version = await reader.u32();
+  const version = reader.u32();
   if (version !== 2 && version !== 3) {
     const bigEndian = (version & 0xffff) === 0 ? ' (written for another byte order)' : '';
     throw reader.fault(`it is GGUF version ${String(version)}${bigEndian}; versions 2 and 3 can be read`);
@@ -76,70 +81,74 @@ async function readMetadata(reader: WindowReader, keyCount: number): Promise<{ s
   const scalars = new Map<string, GgufScalar>();
   const arrays = new Map<string, GgufArray>();
   for (let index = 0; index < keyCount; index++) {
-    await reader.breathe();
-    const key = await reader.text(keyBytesMax, `key ${String(index)}`);
+    if (!reader.ready(lengthBytes)) await reader.prepare(lengthBytes);
+    const keyBytes = reader.textBytes(keyBytesMax, `key ${String(index)}`);
+    if (!reader.ready(keyBytes + afterKeyBytes)) await reader.prepare(keyBytes + afterKeyBytes);
+    const key = reader.take(keyBytes).toString('utf8');
     if (key === '') throw reader.fault(`key ${String(index)} is empty`);
     if (scalars.has(key) || arrays.has(key)) throw reader.fault(`key ${key} stands there twice`);
-    const type = await reader.u32();
+    const type = reader.u32();
     if (type === arrayType) arrays.set(key, await readArray(reader, key));
-    else scalars.set(key, await readScalar(reader, type, key));
+    else if (type === stringType) scalars.set(key, await readText(reader, key));
+    else scalars.set(key, decodeScalar(reader.take(sizeOf(reader, type, key)), type));
   }
   return { scalars, arrays };
 }
 
-async function readScalar(reader: WindowReader, type: number, key: string): Promise<GgufScalar> {
-  if (type === stringType) return reader.text(valueBytesMax, `the value of ${key}`);
-  const size = scalarBytes[type];
-  if (size === undefined || size === null) throw reader.fault(`${key} has the unknown type ${String(type)}`);
-  if (!reader.holds(size)) await reader.fill(size);
-  return decodeScalar(reader.take(size), type);
+async function readText(reader: WindowReader, key: string): Promise<string> {
+  const bytes = reader.textBytes(valueBytesMax, `the value of ${key}`);
+  if (!reader.ready(bytes)) await reader.prepare(bytes);
+  return reader.take(bytes).toString('utf8');
 }
 
-function decodeScalar(bytes: Buffer, type: number): GgufScalar {
+function sizeOf(reader: WindowReader, type: number, key: string): number {
+  return scalarBytes[type] ?? (() => { throw reader.fault(`${key} has the unknown type ${String(type)}`); })();
+}
+
+function decodeScalar(bytes: Buffer, type: number, at = 0): GgufScalar {
   switch (type) {
-    case 0: return bytes.readUInt8(0);
-    case 1: return bytes.readInt8(0);
-    case 2: return bytes.readUInt16LE(0);
-    case 3: return bytes.readInt16LE(0);
-    case 4: return bytes.readUInt32LE(0);
-    case 5: return bytes.readInt32LE(0);
-    case 6: return bytes.readFloatLE(0);
-    case 7: return bytes.readUInt8(0) !== 0;
-    case 10: return bytes.readBigUInt64LE(0);
-    case 11: return bytes.readBigInt64LE(0);
-    default: return bytes.readDoubleLE(0);
+    case 0: return bytes.readUInt8(at);
+    case 1: return bytes.readInt8(at);
+    case 2: return bytes.readUInt16LE(at);
+    case 3: return bytes.readInt16LE(at);
+    case 4: return bytes.readUInt32LE(at);
+    case 5: return bytes.readInt32LE(at);
+    case 6: return bytes.readFloatLE(at);
+    case 7: return bytes.readUInt8(at) !== 0;
+    case 10: return bytes.readBigUInt64LE(at);
+    case 11: return bytes.readBigInt64LE(at);
+    default: return bytes.readDoubleLE(at);
   }
 }
 
 async function readArray(reader: WindowReader, key: string): Promise<GgufArray> {
-  const elementType = await reader.u32();
+  const elementType = reader.u32();
   if (elementType === arrayType) throw reader.fault(`${key} is an array of arrays, which GGUF readers refuse`);
   if (elementType === stringType) return readTexts(reader, key);
-  const size = scalarBytes[elementType];
-  if (size === undefined || size === null) throw reader.fault(`${key} holds the unknown type ${String(elementType)}`);
-  const length = await reader.count(size, `items of ${key}`);
+  const size = sizeOf(reader, elementType, key);
+  const length = reader.count(size, `items of ${key}`);
   if (length > keptValuesMax) {
     reader.skip(length * size);
     return { elementType, length, values: null, repeated: null };
   }
-  if (!reader.holds(length * size)) await reader.fill(length * size);
-  const values = Array.from({ length }, () => Number(decodeScalar(reader.take(size), elementType)));
+  if (!reader.ready(length * size)) await reader.prepare(length * size);
+  const items = reader.take(length * size);
+  const values = Array.from({ length }, (_, index) => Number(decodeScalar(items, elementType, index * size)));
   return { elementType, length, values, repeated: null };
 }
 
 async function readTexts(reader: WindowReader, key: string): Promise<GgufArray> {
-  const length = await reader.count(8, `texts of ${key}`, textsMax);
+  const length = reader.count(8, `texts of ${key}`, textsMax);
   const seen = key === 'tokenizer.ggml.tokens' ? new Set<string>() : null;
   let repeated: string | null = null;
   for (let index = 0; index < length; index++) {
-    await reader.breathe();
-    const bytes = await reader.count(1, `bytes of a text of ${key}`);
-    if (bytes > valueBytesMax) throw reader.fault(`a text of ${key} has ${String(bytes)} bytes`);
+    if (!reader.ready(lengthBytes)) await reader.prepare(lengthBytes);
+    const bytes = reader.textBytes(valueBytesMax, `a text of ${key}`);
     if (seen === null) {
       reader.skip(bytes);
       continue;
     }
-    if (!reader.holds(bytes)) await reader.fill(bytes);
+    if (!reader.ready(bytes)) await reader.prepare(bytes);
     // As Latin-1 each byte is one character: fast, and two texts are equal exactly when their bytes are.
     const item = reader.take(bytes).toString('latin1');
     if (item !== '' && seen.has(item)) repeated ??= item;
@@ -165,13 +174,13 @@ async function readTensors(reader: WindowReader, tensorCount: number, alignment:
   let tensorBytes = 0;
   let last = { name: '', end: 0n };
   for (let index = 0; index < tensorCount; index++) {
-    await reader.breathe();
-    const name = await reader.text(tensorNameBytesMax, `the name of tensor ${String(index)}`);
+    if (!reader.ready(tensorInfoBytesMax)) await reader.prepare(tensorInfoBytesMax);
+    const name = reader.take(reader.textBytes(tensorNameBytesMax, `the name of tensor ${String(index)}`)).toString('utf8');
     if (names.has(name)) throw reader.fault(`tensor ${name} stands there twice`);
     names.add(name);
-    const dimensions = await readDimensions(reader, name);
-    const typeId = await reader.u32();
-    const offset = await reader.u64();
+    const dimensions = readDimensions(reader, name);
+    const typeId = reader.u32();
+    const offset = reader.u64();
     const { elements, bytes } = sizeOfTensor(reader, name, dimensions, typeId);
     if (bytes === null) unknownTypes.add(typeId);
     // As llama.cpp demands them: one after the other.
@@ -181,18 +190,19 @@ async function readTensors(reader: WindowReader, tensorCount: number, alignment:
     tensorBytes += Number(bytes ?? 0n);
   }
   const dataOffset = Math.ceil(reader.offset / alignment) * alignment;
-  if (BigInt(dataOffset) + last.end > BigInt(reader.sizeBytes)) {
+  // What has no data needs no room for it, the padding before it included.
+  if (last.end > 0n && BigInt(dataOffset) + last.end > BigInt(reader.sizeBytes)) {
     throw reader.fault(`it is cut short: tensor ${last.name} ends at byte ${String(BigInt(dataOffset) + last.end)}, the file at byte ${String(reader.sizeBytes)}`);
   }
   return { groups: groups.all(), tensorBytes, unknownTypes: [...unknownTypes], dataBytes: Math.max(0, reader.sizeBytes - dataOffset) };
 }
 
-async function readDimensions(reader: WindowReader, name: string): Promise<readonly number[]> {
-  const count = await reader.u32();
+function readDimensions(reader: WindowReader, name: string): readonly number[] {
+  const count = reader.u32();
   if (count > dimensionsMax) throw reader.fault(`tensor ${name} has ${String(count)} dimensions; at most ${String(dimensionsMax)} are allowed`);
   const dimensions: number[] = [];
   for (let index = 0; index < count; index++) {
-    const size = await reader.u64();
+    const size = reader.u64();
     if (size < 1n || size > BigInt(Number.MAX_SAFE_INTEGER)) throw reader.fault(`tensor ${name} has a dimension of ${String(size)}`);
     dimensions.push(Number(size));
   }

@@ -12,7 +12,14 @@ export interface ScanOptions {
   readonly pythonLiterals?: boolean;
 }
 
-const digits = { zero: 0x30, nine: 0x39 } as const;
+/** Bytes that JSON is made of. Compared as numbers: a hostile file is a million of them. */
+const byte = { quote: 0x22, comma: 0x2c, dot: 0x2e, zero: 0x30, nine: 0x39, colon: 0x3a, bigE: 0x45, listOpen: 0x5b, backslash: 0x5c, listClose: 0x5d, smallE: 0x65, open: 0x7b, close: 0x7d } as const;
+/** Of values that are kept: ten times what the largest configuration in use has. */
+const valuesMax = 100_000;
+/** Of one object that is kept. */
+const keysMax = 32_768;
+/** No number and no literal is longer. */
+const scalarBytesMax = 400;
 const literals: readonly (readonly [text: string, value: JsonValue, python: boolean])[] = [
   ['true', true, false], ['false', false, false], ['null', null, false], ['NaN', null, true], ['Infinity', null, true], ['-Infinity', null, true],
 ];
@@ -21,6 +28,7 @@ const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 export class JsonScanner {
   #at = 0;
   #depth = 0;
+  #values = 0;
   readonly #bytes: Buffer;
 
   /** `fault` makes the error for a reason that follows "… cannot be used: ". */
@@ -34,38 +42,38 @@ export class JsonScanner {
 
   /** Calls `entry` at each value of an object; it must consume the value. Keys that stand there twice are `entry`'s to notice. */
   object(entry: (key: string) => void): void {
-    this.#open('{');
-    if (this.#taken('}')) return;
+    this.#open(byte.open);
+    if (this.#taken(byte.close)) return;
     do {
       const key = this.text();
-      this.#expect(':');
+      this.#expect(byte.colon);
       entry(key);
-    } while (this.#taken(','));
-    this.#close('}');
+    } while (this.#taken(byte.comma));
+    this.#close(byte.close);
   }
 
   /** Calls `item` at each value of an array; it must consume the value. */
   array(item: (index: number) => void): void {
-    this.#open('[');
-    if (this.#taken(']')) return;
+    this.#open(byte.listOpen);
+    if (this.#taken(byte.listClose)) return;
     let index = 0;
-    do item(index++); while (this.#taken(','));
-    this.#close(']');
+    do item(index++); while (this.#taken(byte.comma));
+    this.#close(byte.listClose);
   }
 
   text(): string {
     this.#space();
     const bytes = this.#bytes;
-    if (bytes[this.#at] !== 0x22) throw this.#unexpected('a text');
+    if (bytes[this.#at] !== byte.quote) throw this.#unexpected('a text');
     const from = ++this.#at;
     let plain = true;
     for (;;) {
-      const byte = bytes[this.#at];
-      if (byte === undefined) throw this.#unexpected('the end of a text');
-      if (byte === 0x22) break;
-      if (byte < 0x20) throw this.#unexpected('no control character in a text');
-      if (byte === 0x5c) this.#at++;
-      if (byte === 0x5c || byte >= 0x80) plain = false;
+      const unit = bytes[this.#at];
+      if (unit === undefined) throw this.#unexpected('the end of a text');
+      if (unit === byte.quote) break;
+      if (unit < 0x20) throw this.#unexpected('no control character in a text');
+      if (unit === byte.backslash) this.#at++;
+      if (unit === byte.backslash || unit >= 0x80) plain = false;
       this.#at++;
     }
     const raw = bytes.subarray(from, this.#at++);
@@ -82,30 +90,32 @@ export class JsonScanner {
     this.#space();
     const from = this.#at;
     let value = 0;
-    let byte = this.#bytes[this.#at] ?? 0;
-    for (; byte >= digits.zero && byte <= digits.nine; byte = this.#bytes[++this.#at] ?? 0) {
-      value = value * 10 + byte - digits.zero;
+    let unit = this.#bytes[this.#at] ?? 0;
+    for (; unit >= byte.zero && unit <= byte.nine; unit = this.#bytes[++this.#at] ?? 0) {
+      value = value * 10 + unit - byte.zero;
       if (value > Number.MAX_SAFE_INTEGER) throw this.fault(`its JSON has a number at byte ${String(from)} that is beyond 2^53`);
     }
-    const zeroed = this.#at > from + 1 && this.#bytes[from] === digits.zero;
+    const zeroed = this.#at > from + 1 && this.#bytes[from] === byte.zero;
     // A fraction, an exponent or a sign is no count.
-    if (this.#at === from || zeroed || byte === 0x2e || byte === 0x45 || byte === 0x65) throw this.fault(`its JSON has no whole number at byte ${String(from)}`);
+    if (this.#at === from || zeroed || unit === byte.dot || unit === byte.bigE || unit === byte.smallE) throw this.fault(`its JSON has no whole number at byte ${String(from)}`);
     return value;
   }
 
-  /** Any value, as JSON.parse would have it; a key that stands there twice is a fault. */
+  /** Any value, as JSON.parse would have it; a key that stands there twice is a fault, and so are more values than anything needs. */
   value(): JsonValue {
+    if (++this.#values > valuesMax) throw this.fault(`its JSON has more than ${String(valuesMax)} values`);
     const first = this.#peek();
-    if (first === '"') return this.text();
-    if (first === '[') {
+    if (first === byte.quote) return this.text();
+    if (first === byte.listOpen) {
       const items: JsonValue[] = [];
       this.array(() => void items.push(this.value()));
       return items;
     }
-    if (first !== '{') return this.#scalar();
+    if (first !== byte.open) return this.#scalar();
     const fields = new Map<string, JsonValue>();
     this.object((key) => {
       if (fields.has(key)) throw this.fault(`its JSON has the key ${JSON.stringify(key.slice(0, 200))} twice`);
+      if (fields.size >= keysMax) throw this.fault(`its JSON has an object of more than ${String(keysMax)} keys`);
       fields.set(key, this.value());
     });
     return Object.fromEntries(fields);
@@ -119,9 +129,12 @@ export class JsonScanner {
 
   #scalar(): JsonValue {
     const from = this.#at;
-    const end = this.#bytes.subarray(from, from + 400).findIndex((byte) => ' \t\r\n,]}:'.includes(String.fromCharCode(byte)));
-    const word = this.#bytes.toString('latin1', from, end < 0 ? Math.min(from + 400, this.#bytes.length) : from + end);
-    this.#at = from + word.length;
+    let end = from;
+    for (const most = Math.min(from + scalarBytesMax, this.#bytes.length); end < most && !endsScalar(this.#bytes[end] ?? 0); end++);
+    const digit = (this.#bytes[from] ?? 0) - byte.zero;
+    this.#at = end;
+    if (end === from + 1 && digit >= 0 && digit <= 9) return digit;
+    const word = this.#bytes.toString('latin1', from, end);
     const literal = literals.find(([text, , python]) => text === word && (!python || this.options.pythonLiterals === true));
     if (literal !== undefined) return literal[1];
     if (!/^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/.test(word)) {
@@ -133,36 +146,36 @@ export class JsonScanner {
     return value;
   }
 
-  #open(bracket: string): void {
+  #open(bracket: number): void {
     this.#expect(bracket);
     if (++this.#depth > (this.options.depthMax ?? 32)) throw this.fault(`its JSON is nested deeper than ${String(this.options.depthMax ?? 32)}`);
   }
 
-  #close(bracket: string): void {
+  #close(bracket: number): void {
     this.#expect(bracket);
     this.#depth--;
   }
 
-  #taken(char: string): boolean {
-    if (this.#peek() !== char) return false;
+  #taken(unit: number): boolean {
+    if (this.#peek() !== unit) return false;
     this.#at++;
-    if (char === '}' || char === ']') this.#depth--;
+    if (unit === byte.close || unit === byte.listClose) this.#depth--;
     return true;
   }
 
-  #expect(char: string): void {
-    if (this.#peek() !== char) throw this.#unexpected(JSON.stringify(char));
+  #expect(unit: number): void {
+    if (this.#peek() !== unit) throw this.#unexpected(JSON.stringify(String.fromCharCode(unit)));
     this.#at++;
   }
 
-  #peek(): string {
+  /** What stands next; undefined at the end. */
+  #peek(): number | undefined {
     this.#space();
-    const byte = this.#bytes[this.#at];
-    return byte === undefined ? '' : String.fromCharCode(byte);
+    return this.#bytes[this.#at];
   }
 
   #space(): void {
-    for (let byte = this.#bytes[this.#at]; byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;) byte = this.#bytes[++this.#at];
+    while (isSpace(this.#bytes[this.#at] ?? 0)) this.#at++;
   }
 
   #unexpected(wanted: string): LeaseholdError {
@@ -170,4 +183,12 @@ export class JsonScanner {
     const what = found === undefined ? 'it ends' : `0x${found.toString(16).padStart(2, '0')} stands`;
     return this.fault(`its JSON is broken: ${what} at byte ${String(this.#at)} where ${wanted} should be`);
   }
+}
+
+function isSpace(unit: number): boolean {
+  return unit === 0x20 || unit === 0x0a || unit === 0x0d || unit === 0x09;
+}
+
+function endsScalar(unit: number): boolean {
+  return isSpace(unit) || unit === byte.comma || unit === byte.listClose || unit === byte.close || unit === byte.colon;
 }

@@ -26,10 +26,12 @@ export const safetensorsHeaderBytesMax = 100_000_000;
 /** Most headers are whole in the first read; the rest of a longer one comes by exactly one more (B158). */
 export const firstReadBytes = 131_072;
 const prefixBytes = 8;
-const tensorsMax = 1_000_000;
+/** A model of 300,000 tensors is one of a thousand files. */
+const tensorsMax = 300_000;
 const dimensionsMax = 64;
 const nameCharactersMax = 1_024;
 const metadataBytesMax = 4 * 1024 * 1024;
+const metadataKeysMax = 10_000;
 
 /** Bits of an element. */
 const dtypeBits: ReadonlyMap<string, number> = new Map([
@@ -85,6 +87,7 @@ class HeaderParser {
     const from = this.#scanner.offset;
     this.#scanner.object((key) => {
       if (found.has(key)) throw this.fault(`__metadata__ has ${JSON.stringify(key.slice(0, 200))} twice`);
+      if (found.size >= metadataKeysMax) throw this.fault(`__metadata__ has more than ${String(metadataKeysMax)} keys`);
       found.set(key, this.#scanner.text());
       if (this.#scanner.offset - from > metadataBytesMax) throw this.fault(`__metadata__ has more than ${String(metadataBytesMax)} bytes`);
     });

@@ -25,8 +25,9 @@ export class TensorGroups {
   add(name: string, dtype: string, shape: readonly number[], elements: number, bytes: number): void {
     const dimensions = shape.length;
     const named = name.replace(/(^|\.)\d+(?=\.|$)/g, '$1#');
-    const pattern = this.#groups.size < groupsMax || this.#groups.has(keyOf(named, dtype, dimensions)) ? named : '';
-    const key = keyOf(pattern, dtype, dimensions);
+    const ownKey = keyOf(named, dtype, dimensions);
+    const pattern = this.#groups.size < groupsMax || this.#groups.has(ownKey) ? named : '';
+    const key = pattern === named ? ownKey : keyOf(pattern, dtype, dimensions);
     const group = this.#groups.get(key) ?? { pattern, dtype, dimensions, shape, tensors: 0, elements: 0, bytes: 0, largestBytes: 0 };
     if (!sameShape(group.shape, shape)) group.shape = null;
     group.tensors += 1;

@@ -1,12 +1,19 @@
-/** Reads a source forwards through a small window: what is announced is compared with what is there before it is believed. */
+/**
+ * Reads a source forwards through a small window: what is announced is compared with what is there before it is believed.
+ * Items are taken synchronously once `prepare` has brought them into the window: a hostile header is a hundred thousand
+ * of them, and waiting for nothing is what most of its time would go to.
+ */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { unusableFile } from './fault.js';
 import type { ByteSource } from './source.js';
 import type { LeaseholdError } from '../../../protocol/index.js';
 
 const windowBytes = 1024 * 1024;
-/** Small things taken between two turns of the loop. */
+/** Read of one header, what is passed over not counted: of a file on a hub no more is asked for, whatever it announces. The largest in use is a fifth of it. */
+const headerBytesMax = 128 * 1024 * 1024;
+/** Items taken between two turns of the loop. */
 const itemsATurn = 4_096;
+const twoTo32 = 2 ** 32;
 
 export class WindowReader {
   #window: Buffer = Buffer.alloc(0);
@@ -14,6 +21,7 @@ export class WindowReader {
   #windowOffset = 0;
   #at = 0;
   #items = 0;
+  #readBytes = 0;
 
   constructor(private readonly source: ByteSource, private readonly signal: AbortSignal | undefined) {}
 
@@ -33,32 +41,21 @@ export class WindowReader {
     return this.sizeBytes - this.offset;
   }
 
-  /** True when `count` bytes can be taken without waiting. */
-  holds(count: number): boolean {
-    return this.#window.length - this.#at >= count;
+  /** Asked before each item: true when `count` bytes, or all that are left, can be taken now; else `prepare` is to be awaited. */
+  ready(count: number): boolean {
+    return ++this.#items % itemsATurn !== 0 && this.#holds(count);
   }
 
-  /** Brings `count` bytes (at most 1 MiB) into the window. */
-  async fill(count: number): Promise<void> {
+  /** Lets others have their turn, and brings `count` bytes (at most 1 MiB), or all that are left, into the window. */
+  async prepare(count: number): Promise<void> {
+    if (this.#items % itemsATurn === 0) await nextTurn();
     this.signal?.throwIfAborted();
-    if (count > this.remainingBytes) throw this.#ended();
-    if (count > windowBytes) throw this.fault(`a text of ${String(count)} bytes stands where a name is expected`);
-    const from = this.offset;
-    const bytes = await this.source.read(from, Math.min(windowBytes, this.sizeBytes - from));
-    this.#window = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    this.#windowOffset = from;
-    this.#at = 0;
+    if (!this.#holds(count)) await this.#fill();
   }
 
-  /** Called for each item of a long list: now and then lets others have their turn. */
-  async breathe(): Promise<void> {
-    if (++this.#items % itemsATurn !== 0) return;
-    await nextTurn();
-    this.signal?.throwIfAborted();
-  }
-
-  /** Takes `count` bytes that the window holds. The bytes are only good until the next `fill`. */
+  /** Takes `count` bytes. They are only good until the next `prepare`. */
   take(count: number): Buffer {
+    if (this.#window.length - this.#at < count) throw this.#ended();
     const bytes = this.#window.subarray(this.#at, this.#at + count);
     this.#at += count;
     return bytes;
@@ -75,32 +72,48 @@ export class WindowReader {
     this.#at = 0;
   }
 
-  async u32(): Promise<number> {
-    if (!this.holds(4)) await this.fill(4);
-    return this.take(4).readUInt32LE(0);
+  u32(): number {
+    if (this.#window.length - this.#at < 4) throw this.#ended();
+    this.#at += 4;
+    return this.#window.readUInt32LE(this.#at - 4);
   }
 
-  async u64(): Promise<bigint> {
-    if (!this.holds(8)) await this.fill(8);
+  u64(): bigint {
     return this.take(8).readBigUInt64LE(0);
   }
 
   /** A 64-bit count of things of at least `itemBytes` bytes each: more than the rest can hold, or than `most`, is a fault. */
-  async count(itemBytes: number, what: string, most = Number.MAX_SAFE_INTEGER): Promise<number> {
-    const announced = await this.u64();
-    if (announced > BigInt(Math.floor(this.remainingBytes / itemBytes))) {
-      throw this.fault(`it announces ${String(announced)} ${what}, more than its ${String(this.sizeBytes)} bytes can hold`);
+  count(itemBytes: number, what: string, most = Number.MAX_SAFE_INTEGER): number {
+    const low = this.u32();
+    const high = this.u32();
+    // Beyond 2^53 it is not exact, and far above any file.
+    const announced = high * twoTo32 + low;
+    if (announced > Math.floor(this.remainingBytes / itemBytes)) {
+      throw this.fault(`it announces ${String(BigInt(high) * BigInt(twoTo32) + BigInt(low))} ${what}, more than its ${String(this.sizeBytes)} bytes can hold`);
     }
-    if (announced > BigInt(most)) throw this.fault(`it announces ${String(announced)} ${what}; at most ${String(most)} are sensible`);
-    return Number(announced);
+    if (announced > most) throw this.fault(`it announces ${String(announced)} ${what}; at most ${String(most)} are sensible`);
+    return announced;
   }
 
-  /** A text of at most `bytesMax` bytes. */
-  async text(bytesMax: number, what: string): Promise<string> {
-    const length = await this.count(1, `bytes of ${what}`);
+  /** The length of a text that follows, of at most `bytesMax` bytes. */
+  textBytes(bytesMax: number, what: string): number {
+    const length = this.count(1, `bytes of ${what}`);
     if (length > bytesMax) throw this.fault(`${what} has ${String(length)} bytes; at most ${String(bytesMax)} are sensible`);
-    if (!this.holds(length)) await this.fill(length);
-    return this.take(length).toString('utf8');
+    return length;
+  }
+
+  #holds(count: number): boolean {
+    return this.#window.length - this.#at >= Math.min(count, this.remainingBytes);
+  }
+
+  async #fill(): Promise<void> {
+    if (this.#readBytes > headerBytesMax) throw this.fault(`its header goes on beyond ${String(headerBytesMax)} bytes`);
+    const from = this.offset;
+    const bytes = await this.source.read(from, Math.min(windowBytes, this.sizeBytes - from));
+    this.#window = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    this.#readBytes += bytes.length;
+    this.#windowOffset = from;
+    this.#at = 0;
   }
 
   #ended(): LeaseholdError {
