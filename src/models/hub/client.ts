@@ -4,7 +4,7 @@ import { exchange, readBody, unreachable, type Answer } from './exchange.js';
 import { Patience, realPauses, type Pauses } from './patience.js';
 import { refusalOf, type Asked } from './refusal.js';
 import { fileOf, invalid, listingBytesMax, readRepository, type Repository, type RepositoryFile } from './repository.js';
-import { Turns } from './turns.js';
+import { Turns } from '../turns.js';
 import type { HubSettings } from './settings.js';
 
 export type HubLimits = Pick<Limits, 'hubAnswerMs' | 'hubSilentMs' | 'hubAttemptsMax' | 'hubPauseMaxMs' | 'hubReadsMax'>;
@@ -118,7 +118,7 @@ export class HubClient {
       } catch (error) {
         throw error instanceof LeaseholdError || this.#signal?.aborted === true ? error : unreachable(url, `the answer broke off (${(error as Error).message})`, error);
       }
-    }), this.#signal);
+    }, this.#signal), this.#signal);
   }
 }
 

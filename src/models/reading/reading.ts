@@ -11,11 +11,11 @@ import type { GgufHeader } from '../formats/gguf-header.js';
 import type { SafetensorsHeader } from '../formats/safetensors-header.js';
 import type { SafetensorsIndex } from '../formats/safetensors-index.js';
 import type { ByteSource } from '../formats/source.js';
-import { ThreadPool } from '../thread-pool.js';
+import { ThreadEnded, ThreadPool } from '../thread-pool.js';
 import type { Format, RangeRequest, ReadOutcome, ReadTask } from './task.js';
 
 export interface ReadingOptions {
-  /** For one file, the waiting for its ranges included. */
+  /** For one file, the waiting for its ranges included, that for a thread not. */
   readonly timeoutMs?: number;
   /** Of one thread's heap. */
   readonly memoryBytesMax?: number;
@@ -60,22 +60,19 @@ class Threads {
 
   async read(format: Format, source: ByteSource, signal: AbortSignal | undefined): Promise<unknown> {
     signal?.throwIfAborted();
-    const pool = await this.#pool.ready();
     const { port1, port2 } = new MessageChannel();
     const ranges = new Ranges(source, port1);
-    const timeout = AbortSignal.timeout(this.#timeoutMs);
     try {
       const task: ReadTask = { format, name: source.name, sizeBytes: source.sizeBytes, port: port2 };
-      const outcome = await pool.run(task, { transferList: [port2], signal: AbortSignal.any(signal === undefined ? [timeout] : [timeout, signal]) });
+      const outcome = await this.#pool.run(task, { limitMs: this.#timeoutMs, transferList: [port2], ...signal === undefined ? {} : { signal } });
       if (ranges.error !== null) throw ranges.error;
       if ('unusable' in outcome) throw unusableFile(outcome.unusable.source, outcome.unusable.reason);
       return outcome.value;
     } catch (error) {
       if (ranges.error !== null) throw ranges.error;
       signal?.throwIfAborted();
-      if (timeout.aborted) throw unusableFile(source.name, `its header could not be read within ${String(this.#timeoutMs)} ms`, error);
-      if (codeOf(error) === 'ERR_WORKER_OUT_OF_MEMORY') throw unusableFile(source.name, `its header cannot be read within ${String(this.#memoryBytes)} bytes of memory`, error);
-      throw error;
+      if (!(error instanceof ThreadEnded)) throw error;
+      throw unusableFile(source.name, endings[error.how](this.#timeoutMs, this.#memoryBytes), error);
     } finally {
       ranges.close();
     }
@@ -85,6 +82,12 @@ class Threads {
     return this.#pool.close();
   }
 }
+
+const endings: Readonly<Record<ThreadEnded['how'], (timeoutMs: number, memoryBytes: number) => string>> = {
+  time: (timeoutMs) => `its header could not be read within ${String(timeoutMs)} ms`,
+  memory: (_, memoryBytes) => `its header cannot be read within ${String(memoryBytes)} bytes of memory`,
+  itself: () => 'the thread that read its header ended',
+};
 
 /** Answers the thread's wishes from the source. The first failure is kept: it is the true reason, and only this side knows it whole. */
 class Ranges {
@@ -107,8 +110,4 @@ class Ranges {
       this.port.postMessage({ id, failed: true });
     }
   }
-}
-
-function codeOf(error: unknown): string {
-  return error instanceof Error && 'code' in error ? String(error.code) : '';
 }

@@ -1,7 +1,7 @@
 /** The threads that hash, copy and fetch: at most so many at once, none while there is nothing to do. */
 import { availableParallelism } from 'node:os';
 import { LeaseholdError, type Limits } from '../../../protocol/index.js';
-import { ThreadPool } from '../thread-pool.js';
+import { ThreadEnded, ThreadPool } from '../thread-pool.js';
 import { Control, type StagingTask, type TransferOutcome } from './task.js';
 
 export type ThreadLimits = Pick<Limits, 'hubReadsMax' | 'modelThreadMs' | 'modelThreadBytesMax'>;
@@ -14,6 +14,12 @@ const threadsAtLeast = 4;
 /** A thread that was told to stop looks at it with every piece; one that does not is stuck in the system. */
 const stopMs = 2_000;
 
+const endings: Readonly<Record<ThreadEnded['how'], (limits: ThreadLimits) => string>> = {
+  time: ({ modelThreadMs }) => `reading it took longer than ${String(modelThreadMs)} ms`,
+  memory: ({ modelThreadBytesMax }) => `its thread took more than ${String(modelThreadBytesMax)} bytes of memory`,
+  itself: () => 'its thread ended',
+};
+
 export class StagingThreads {
   readonly #limits: ThreadLimits;
   readonly atOnce: number;
@@ -25,31 +31,24 @@ export class StagingThreads {
     this.#pool = new ThreadPool({ script: new URL('./thread.js', import.meta.url), threadsMax: this.atOnce, heapBytesMax: limits.modelThreadBytesMax });
   }
 
-  /** Runs one task. `onBytes` hears how far it is, from time to time. Rejects with the signal's reason; with `store_unusable` when reading a file takes too long. */
+  /** Runs one task. `onBytes` hears how far it is, from time to time. Rejects with the signal's reason; with `store_unusable` when reading a file takes too long, or the thread ends. */
   async run(work: StagingWork, signal: AbortSignal, onBytes: (control: Control) => void = () => undefined): Promise<TransferOutcome> {
     signal.throwIfAborted();
-    const pool = await this.#pool.ready();
     const control = new Control();
     onBytes(control);
-    const end = new AbortController();
-    const timers: NodeJS.Timeout[] = [];
+    const stop = (): void => { control.stop(); };
     // A transfer ends by its own silence; reading a file has nothing that could end it.
-    if (work.kind !== 'transfer') timers.push(setTimeout(() => { end.abort(); }, this.#limits.modelThreadMs));
-    const stop = (): void => {
-      control.stop();
-      timers.push(setTimeout(() => { end.abort(); }, stopMs));
-    };
+    const limitMs = work.kind === 'transfer' ? null : this.#limits.modelThreadMs;
     signal.addEventListener('abort', stop, { once: true });
     try {
-      const outcome = await pool.run({ ...work, control: control.shared }, { signal: end.signal });
+      const outcome = await this.#pool.run({ ...work, control: control.shared }, { limitMs, signal, graceMs: stopMs });
       signal.throwIfAborted();
       return outcome;
     } catch (error) {
       signal.throwIfAborted();
-      if (end.signal.aborted) throw new LeaseholdError('store_unusable', { path: work.path, reason: `reading it took longer than ${String(this.#limits.modelThreadMs)} ms` }, { cause: error });
-      throw LeaseholdError.from(error);
+      if (!(error instanceof ThreadEnded)) throw LeaseholdError.from(error);
+      throw new LeaseholdError('store_unusable', { path: work.path, reason: endings[error.how](this.#limits) }, { cause: error });
     } finally {
-      timers.forEach(clearTimeout);
       signal.removeEventListener('abort', stop);
     }
   }
