@@ -2,6 +2,9 @@
 export { createAmdgpuRung, type AmdgpuRungOptions } from './amdgpu-rung.js';
 export { cpuCard, cpuDevice, cpuReading } from './cpu-card.js';
 export type { DeviceLog } from './device-log.js';
+export { cgroupLevels, type CgroupController, type CgroupLevel } from './host/cgroup-levels.js';
+export { Unreadable } from './host/files.js';
+export { parseMounts, type Mount } from './host/mounts.js';
 export { HostMemory, hostDevice, type HostMemoryOptions } from './host/host-memory.js';
 export { defaultHostReserveBytes } from './host/reserve.js';
 export { isUnified } from './host/unified.js';

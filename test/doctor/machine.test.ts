@@ -3,10 +3,11 @@ import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { judgeCpu, judgeFiles, judgePages, judgeShm, judgeTasks } from '../../src/doctor/checks/limits.js';
-import { cgroupMemory, judgeMemory } from '../../src/doctor/checks/memory.js';
+import { judgeMemory } from '../../src/doctor/checks/memory.js';
 import { isOlder, judgeNode } from '../../src/doctor/checks/program.js';
 import { judgeClock } from '../../src/doctor/checks/system.js';
-import { mountOf, parseMounts } from '../../src/doctor/machine/mounts.js';
+import { parseMounts } from '../../broker/devices/index.js';
+import { mountOf } from '../../src/doctor/machine/mounts.js';
 import { parseProcessLimits } from '../../src/doctor/machine/process-limits.js';
 import { findingBy, fixtureMachine, fixtureScene, gibibyte, mebibyte } from './fixture.js';
 
@@ -138,9 +139,11 @@ t.test('memory', async (t) => {
     const folder = t.testdir();
     const stat = `total_inactive_file ${gibibyte}\ntotal_active_file 0\n`;
     const machine = fixtureMachine(join(folder, 'v1'), { files: { ...v1, 'sys/fs/cgroup/memory/app/memory.limit_in_bytes': `${4 * gibibyte}\n`, 'sys/fs/cgroup/memory/app/memory.usage_in_bytes': `${3 * gibibyte}\n`, 'sys/fs/cgroup/memory/app/memory.stat': stat, 'sys/fs/cgroup/memory/memory.limit_in_bytes': '9223372036854771712\n' } });
-    t.match(await cgroupMemory(machine), { version: 1, totalBytes: 4 * gibibyte, availableBytes: 2 * gibibyte });
-    const roomy = fixtureScene(join(folder, 'all'), { files: { ...v2, 'proc/meminfo': meminfo(1024 ** 2, 1024 ** 2), 'sys/fs/cgroup/memory.max': `${8 * gibibyte}\n` } });
+    t.match(machine.memory.limits(), [{ version: 1, folder: '/sys/fs/cgroup/memory/app', limitBytes: 4 * gibibyte, availableBytes: 2 * gibibyte }]);
+    const roomy = fixtureScene(join(folder, 'all'), { files: { ...v2, 'proc/meminfo': meminfo(1024 ** 2, 1024 ** 2), 'sys/fs/cgroup/memory.max': `${8 * gibibyte}\n`, 'sys/fs/cgroup/memory.current': '0\n', 'sys/fs/cgroup/memory.stat': 'inactive_file 0\nactive_file 0\nslab_reclaimable 0\n' } });
     t.match(await findingBy(roomy, 'memory.cgroup'), { verdict: 'ok', found: 'cgroup v2 allows all of it' });
+    const hidden = fixtureScene(join(folder, 'hidden'), { files: { ...v2, 'proc/meminfo': meminfo(1024 ** 2, 1024 ** 2), 'sys/fs/cgroup/memory.max': `${8 * gibibyte}\n` } });
+    t.match(await findingBy(hidden, 'memory.cgroup'), { verdict: 'problem', found: /figures cannot be read: .*memory\.stat is not there/, advice: /hostMemory/ });
   });
 });
 

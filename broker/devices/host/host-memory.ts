@@ -1,10 +1,10 @@
 /** The machine's memory as a card is read: total, used, and by process. */
 import { freemem, totalmem } from 'node:os';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { monotonicUs } from '../../../protocol/node/clock.js';
 import type { CardDescription, Reading } from '../types.js';
-import { cgroupLevels } from './cgroup-levels.js';
-import { bindingLevels, levelMemory } from './cgroup-memory.js';
+import { cgroupLevels, type CgroupLevel } from './cgroup-levels.js';
+import { bindingLevels, levelMemory, type LevelMemory } from './cgroup-memory.js';
 import { Unreadable, textOf } from './files.js';
 import { parseMeminfo, type MachineMemory } from './meminfo.js';
 import { processMemoryBytes } from './process-memory.js';
@@ -13,14 +13,15 @@ import { processMemoryBytes } from './process-memory.js';
 export const hostDevice = 'HOST-0';
 
 export interface HostMemoryOptions {
-  readonly platform?: NodeJS.Platform;
+  /** As `process.platform`. */
+  readonly platform?: string;
   /** Before every path; tests hand in a folder with files of other machines. */
   readonly root?: string;
   readonly nowUs?: () => number;
 }
 
 export class HostMemory {
-  readonly #platform: NodeJS.Platform;
+  readonly #platform: string;
   readonly #root: string;
   readonly #nowUs: () => number;
 
@@ -71,12 +72,20 @@ export class HostMemory {
     throw new Unreadable('unsupported', `memory that is available cannot be read on ${this.#platform}`);
   }
 
+  /** What the cgroups that bind this process allow, the nearest first. Throws `Unreadable` when one has a limit and its figures cannot be had. */
+  limits(): readonly (CgroupLevel & LevelMemory)[] {
+    if (this.#platform !== 'linux') return [];
+    const mountinfo = textOf(join(this.#root, 'proc/self/mountinfo')) ?? '';
+    const levels = cgroupLevels(mountinfo, textOf(join(this.#root, 'proc/self/cgroup')) ?? '', 'memory').map((level) => ({ ...level, folder: join(this.#root, level.folder) }));
+    return bindingLevels(levels).flatMap((level) => {
+      const memory = levelMemory(level);
+      return memory === null ? [] : [{ version: level.version, folder: join('/', relative(this.#root, level.folder)), ...memory }];
+    });
+  }
+
   #memory(): MachineMemory {
     const machine = this.machine();
-    if (this.#platform !== 'linux') return machine;
-    const mountinfo = textOf(join(this.#root, 'proc/self/mountinfo')) ?? '';
-    const levels = cgroupLevels(mountinfo, textOf(join(this.#root, 'proc/self/cgroup')) ?? '').map((level) => ({ ...level, folder: join(this.#root, level.folder) }));
-    const limits = bindingLevels(levels).map(levelMemory).filter((limit) => limit !== null);
+    const limits = this.limits();
     const totalBytes = Math.min(machine.totalBytes, ...limits.map(({ limitBytes }) => limitBytes));
     const availableBytes = Math.min(totalBytes, machine.availableBytes, ...limits.map((limit) => limit.availableBytes));
     if (totalBytes === 0) throw new Unreadable('unknown', 'a cgroup allows no memory at all');

@@ -92,7 +92,7 @@ const modelsCheck: Check = {
     if (options === null || models.length === 0) return notApplicable(options === null ? 'the configuration is refused' : 'none is configured; those that ship need no entry');
     const staged = await Promise.all(models.map(asStaged));
     const descriptions = await describeFiles(scene, staged.map(({ model }) => model).filter(isGguf).map(({ source }) => pathOf(source)));
-    const room: Room = { cards: await wantedCards(scene, options), hostBytes: (await machineMemory(scene.machine)).totalBytes };
+    const room: Room = { cards: await wantedCards(scene, options), hostBytes: machineMemory(scene.machine).totalBytes };
     const engines = new Set(['llama', 'simulated', ...(options.engines ?? []).map(({ name }) => name)]);
     return Promise.all(staged.map(async ({ name, model, fault }) => ({ ...fault === null ? await judgeModel(model, isGguf(model) ? descriptions.get(pathOf(model.source)) ?? null : null, room, engines) : problem(fault.message, fault.help), about: name, title: `Model ${name}` })));
   },

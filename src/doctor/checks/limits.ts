@@ -6,7 +6,8 @@ import { defaultLimits } from '../../../protocol/index.js';
 import { formatBytes, formatCount } from '../../cli/terminal/size-format.js';
 import type { Check } from '../check.js';
 import { assess, notApplicable, ok, type Found } from '../finding.js';
-import { cgroupLevels, figureIn, smallestOf, type CgroupLevel } from '../machine/cgroups.js';
+import type { CgroupLevel } from '../../../broker/devices/index.js';
+import { figureIn, levelsOf, smallestOf } from '../machine/cgroups.js';
 import type { Machine } from '../machine/machine.js';
 import { readProcessLimits } from '../machine/process-limits.js';
 import type { Scene } from '../scene.js';
@@ -49,7 +50,7 @@ const tasksCheck: Check = {
     if (limits === null) return notApplicable(notHere);
     // The super-user is not held to the limit of a user.
     const ofUser = machine.uid === 0 ? null : limits.get('Max processes')?.soft ?? null;
-    const levels = await cgroupLevels(machine, 'pids');
+    const levels = await levelsOf(machine, 'pids');
     const left = await smallestOf(levels, async (level) => {
       const [most, now] = [await figureIn(machine, level, 'pids.max'), await figureIn(machine, level, 'pids.current')];
       return most === null ? null : Math.max(0, most - (now ?? 0));
@@ -100,7 +101,7 @@ const cpuCheck: Check = {
   id: 'limits.cpu',
   title: 'Processor',
   async run({ machine }) {
-    const levels = await cgroupLevels(machine, 'cpu');
+    const levels = await levelsOf(machine, 'cpu');
     return judgeCpu(availableParallelism(), await smallestOf(levels, (level) => quotaOf(machine, level)), loadavg()[0] ?? 0);
   },
 };

@@ -1,10 +1,9 @@
 /** The machine's memory, what a cgroup leaves of it, and the two settings that make it behave otherwise than one thinks. */
-import { freemem, totalmem } from 'node:os';
-import { posix } from 'node:path';
+import { totalmem } from 'node:os';
+import { Unreadable } from '../../../broker/devices/index.js';
 import { formatBytes } from '../../cli/terminal/size-format.js';
 import type { Check } from '../check.js';
 import { assess, notApplicable, ok, type Found } from '../finding.js';
-import { cgroupLevels, figureIn, type CgroupLevel } from '../machine/cgroups.js';
 import type { Machine } from '../machine/machine.js';
 
 export interface Memory {
@@ -21,7 +20,7 @@ const ramCheck: Check = {
   id: 'memory.machine',
   title: 'Of the machine',
   async run({ machine }) {
-    return judgeMemory(await machineMemory(machine));
+    return judgeMemory(machineMemory(machine));
   },
 };
 
@@ -33,46 +32,36 @@ export function judgeMemory({ totalBytes, availableBytes }: Memory, whose = ''):
   return assess(found, [availableBytes < totalBytes * scarceShare ? { verdict: 'warning', says: '', advice } : null]);
 }
 
-export async function machineMemory(machine: Machine): Promise<Memory> {
-  if (machine.platform.name !== 'linux') return { totalBytes: totalmem(), availableBytes: machine.platform.name === 'win32' ? freemem() : null };
-  const text = (await machine.readText('/proc/meminfo')) ?? '';
-  return { totalBytes: kibIn(text, 'MemTotal') ?? totalmem(), availableBytes: kibIn(text, 'MemAvailable') };
+export function machineMemory({ memory }: Machine): Memory {
+  return orUnknown<Memory>(() => memory.machine(), () => ({ totalBytes: totalmem(), availableBytes: null }));
 }
 
 const cgroupCheck: Check = {
   id: 'memory.cgroup',
   title: 'Of the cgroup',
   async run({ machine }) {
-    const bounds = await cgroupMemory(machine);
-    if (bounds === null) return notApplicable('no cgroup bounds it');
-    const { version, folder, ...memory } = bounds;
-    const { totalBytes } = await machineMemory(machine);
-    if (memory.totalBytes >= totalBytes) return ok(`cgroup v${String(version)} allows all of it`);
-    return judgeMemory(memory, ` (cgroup v${String(version)}, ${folder}); past it the kernel ends processes in it`);
+    return orUnknown(() => judgeLimits(machine), (reason) => assess('', [{
+      verdict: 'problem', says: `a cgroup has a limit whose figures cannot be read: ${reason}`,
+      advice: 'A broker here grants nothing of the machine\'s memory: let it see /sys/fs/cgroup, or set hostMemory.lease to off.',
+    }]));
   },
 };
 
-/** The level with least room; null when none sets a limit. */
-export async function cgroupMemory(machine: Machine): Promise<CgroupLevel & Memory | null> {
-  const levels = await Promise.all((await cgroupLevels(machine, 'memory')).map(async (level) => levelMemory(machine, level)));
-  const bounds = levels.filter((level) => level !== null);
-  return bounds.sort((a, b) => (a.availableBytes ?? 0) - (b.availableBytes ?? 0))[0] ?? null;
+function judgeLimits(machine: Machine): Found {
+  const [least] = [...machine.memory.limits()].sort((a, b) => a.availableBytes - b.availableBytes);
+  if (least === undefined) return notApplicable('no cgroup bounds it');
+  const { version, folder, limitBytes, availableBytes } = least;
+  if (limitBytes >= machineMemory(machine).totalBytes) return ok(`cgroup v${String(version)} allows all of it`);
+  return judgeMemory({ totalBytes: limitBytes, availableBytes }, ` (cgroup v${String(version)}, ${folder}); past it the kernel ends processes in it`);
 }
 
-/** v1 writes "no limit" as the largest count of pages. */
-const unlimitedBytes = 2 ** 60;
-
-async function levelMemory(machine: Machine, level: CgroupLevel): Promise<CgroupLevel & Memory | null> {
-  const v2 = level.version === 2;
-  const limits = await Promise.all((v2 ? ['memory.max', 'memory.high'] : ['memory.limit_in_bytes']).map((name) => figureIn(machine, level, name)));
-  const totalBytes = Math.min(...limits.map((limit) => limit ?? Infinity));
-  if (totalBytes >= unlimitedBytes) return null;
-  const used = await figureIn(machine, level, v2 ? 'memory.current' : 'memory.usage_in_bytes');
-  const stat = (await machine.readText(posix.join(level.folder, 'memory.stat'))) ?? '';
-  // Pages of files come back under pressure.
-  const reclaimable = (v2 ? ['inactive_file', 'active_file', 'slab_reclaimable'] : ['total_inactive_file', 'total_active_file']).reduce((sum, name) => sum + figureNamed(stat, name), 0);
-  const availableBytes = used === null ? null : Math.min(totalBytes, Math.max(0, totalBytes - Math.max(0, used - reclaimable)));
-  return { ...level, totalBytes, availableBytes };
+function orUnknown<T>(read: () => T, otherwise: (reason: string) => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof Unreadable) return otherwise(error.message);
+    throw error;
+  }
 }
 
 const settingsCheck: Check = {
@@ -96,8 +85,4 @@ export const memoryChecks: readonly Check[] = [ramCheck, cgroupCheck, settingsCh
 function kibIn(meminfo: string, name: string): number | null {
   const figure = new RegExp(`^${name}: +(\\d{1,15}) kB$`, 'm').exec(meminfo)?.[1];
   return figure === undefined ? null : Number(figure) * 1_024;
-}
-
-function figureNamed(table: string, name: string): number {
-  return Number(new RegExp(`^${name} (\\d{1,19})$`, 'm').exec(table)?.[1] ?? 0);
 }

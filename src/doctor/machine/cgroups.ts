@@ -1,27 +1,11 @@
-/**
- * Which cgroup folders bound this process for one controller: its own and each above it. Paths of /proc/self/cgroup are
- * those of the cgroup namespace or of the machine, while a container sees only its own part of the tree mounted.
- */
+/** Figures of the cgroups that bound the examined process. */
 import { posix } from 'node:path';
+import { cgroupLevels, type CgroupController, type CgroupLevel } from '../../../broker/devices/index.js';
 import type { Machine } from './machine.js';
-import { readMounts } from './mounts.js';
 
-export type Controller = 'memory' | 'cpu' | 'pids';
-
-export interface CgroupLevel {
-  readonly version: 1 | 2;
-  readonly folder: string;
-}
-
-/** From the process's own level up to the mount, of v1 and v2 both: on a hybrid system only one of them has figures. */
-export async function cgroupLevels(machine: Machine, controller: Controller): Promise<readonly CgroupLevel[]> {
-  const mounts = await readMounts(machine);
-  const paths = pathsOf((await machine.readText('/proc/self/cgroup')) ?? '', controller);
-  return paths.flatMap(({ version, path }) => {
-    const candidates = mounts.filter(({ type, superOptions }) => (version === 2 ? type === 'cgroup2' : type === 'cgroup' && superOptions.includes(controller)));
-    const mount = candidates.find(({ root }) => isWithin(path, root)) ?? candidates[0];
-    return mount === undefined ? [] : levelsBelow(mount.folder, mount.root, path).map((folder) => ({ version, folder }));
-  });
+export async function levelsOf(machine: Machine, controller: CgroupController): Promise<readonly CgroupLevel[]> {
+  const [mountinfo, selfCgroup] = await Promise.all(['/proc/self/mountinfo', '/proc/self/cgroup'].map((path) => machine.readText(path)));
+  return cgroupLevels(mountinfo ?? '', selfCgroup ?? '', controller);
 }
 
 /** The smallest of what the levels say by `read`; null when none says anything. */
@@ -34,25 +18,4 @@ export async function smallestOf(levels: readonly CgroupLevel[], read: (level: C
 export async function figureIn(machine: Machine, level: CgroupLevel, name: string): Promise<number | null> {
   const text = (await machine.readText(posix.join(level.folder, name)))?.trim() ?? '';
   return /^\d{1,19}$/.test(text) ? Number(text) : null;
-}
-
-/** `0::/path` is v2; `4:memory:/path` (perhaps with other controllers) is v1's. */
-function pathsOf(selfCgroup: string, controller: Controller): readonly { readonly version: 1 | 2; readonly path: string }[] {
-  return selfCgroup.split('\n').flatMap((line): { version: 1 | 2; path: string }[] => {
-    const [, id, controllers = '', path = '/'] = /^(\d+):([^:]*):(\/.*)$/.exec(line) ?? [];
-    if (id === undefined) return [];
-    if (id === '0' && controllers === '') return [{ version: 2, path }];
-    return controllers.split(',').includes(controller) ? [{ version: 1, path }] : [];
-  });
-}
-
-/** A path that leads into a part that is not mounted leaves the mount itself as the nearest level. */
-function levelsBelow(folder: string, root: string, path: string): readonly string[] {
-  const inside = isWithin(path, root) && !path.split('/').includes('..') ? path.slice(root === '/' ? 0 : root.length) : '';
-  const names = inside.split('/').filter((name) => name !== '');
-  return Array.from({ length: names.length + 1 }, (_, up) => posix.join(folder, ...names.slice(0, names.length - up)));
-}
-
-function isWithin(path: string, root: string): boolean {
-  return root === '/' || path === root || path.startsWith(`${root}/`);
 }

@@ -4,7 +4,7 @@ import { access, readFile, readdir, readlink } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { runBounded, type RunOutcome } from '../../../broker/devices/bounded-run.js';
-import { devicePlatform, type DevicePlatform } from '../../../broker/devices/index.js';
+import { HostMemory, devicePlatform, type DevicePlatform } from '../../../broker/devices/index.js';
 import { cleanEnvironment } from '../../../broker/supervisor/environment.js';
 
 export interface RunOptions {
@@ -20,6 +20,8 @@ export interface Machine {
   readonly home: string;
   /** Null where there are no user ids. */
   readonly uid: number | null;
+  /** The machine's memory as a broker here reads it. */
+  readonly memory: HostMemory;
   /** The text of a file of the system; null when it is not there or not ours to read. */
   readText(path: string): Promise<string | null>;
   /** Names in a folder of the system; none when it cannot be listed. */
@@ -51,12 +53,14 @@ export function createMachine(options: MachineOptions = {}): Machine {
   const root = options.root ?? '/';
   const env = options.env ?? process.env;
   const token = process.env[tokenName];
+  const platform = options.platform ?? devicePlatform();
   return {
-    platform: options.platform ?? devicePlatform(),
+    platform,
     env,
     cwd: options.cwd ?? process.cwd(),
     home: options.home ?? homedir(),
     uid: options.uid === undefined ? process.getuid?.() ?? null : options.uid,
+    memory: new HostMemory({ root, platform: platform.name }),
     readText: (path) => orNull(readFile(join(root, path), 'utf8')),
     names: async (path) => (await orNull(readdir(join(root, path)))) ?? [],
     linkTarget: (path) => orNull(readlink(join(root, path))),
