@@ -3,7 +3,7 @@
 /** Limits that both ends of a connection must know of. The others are the broker's own affair. */
 const onTheWire = [
   'frameBytesMax', 'preAuthFrameBytesMax', 'helloTimeoutMs', 'preAuthConnectionsMax', 'sessionsMax', 'openRequestsPerSessionMax', 'outgoingBytesMax',
-  'heldTotalBytesMax', 'flushTimeoutMs', 'heartbeatIntervalMs', 'heartbeatMissesMax', 'stateCheckMs', 'spawnTimeoutMs', 'terminateGraceMs', 'grantConfirmMs', 'loadTimeoutMs', 'commandAnswerMs', 'moveTimeoutMs',
+  'heldTotalBytesMax', 'flushTimeoutMs', 'peerLogBytesPerSecondMax', 'spawnsAtOnceMax', 'heartbeatIntervalMs', 'heartbeatMissesMax', 'stateCheckMs', 'spawnTimeoutMs', 'terminateGraceMs', 'grantConfirmMs', 'loadTimeoutMs', 'commandAnswerMs', 'moveTimeoutMs',
   'drainTimeoutMs', 'drainBatchMax', 'requestDeadlineMs', 'hostGrowthBytesMax', 'creditTokensMax', 'queuedCallsPerModelMax', 'unreadStreamMs', 'silentStreamMs', 'residencyFlushMs', 'ticketTtlMs',
   'cancelWithinMs', 'stopTimeoutMs',
 ];

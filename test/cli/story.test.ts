@@ -29,6 +29,7 @@ t.test('what a person should know of has a line', async (t) => {
     ['quarantined', { bytes: 5 * MiB, why: 'it threw' }, '5.0 MiB of facts on GPU-5f3c9a1e are quarantined: it threw'],
     ['overshoot', { bytes: 5 * MiB }, 'facts holds more than was granted on GPU-5f3c9a1e: 5.0 MiB'],
     ['overshoot', { bytes: 5 * MiB, where: 'host' }, 'facts has 5.0 MiB in host memory that GPU-5f3c9a1e had no room for: it is slow there'],
+    ['host_growth', { model: '', bytes: 5 * MiB }, 'w1 has 5.0 MiB more of the machine\'s memory than was granted: it is asked to give that back'],
     ['residue', { bytes: 5 * MiB }, '5.0 MiB of facts are still on GPU-5f3c9a1e after it was put away'],
     ['backing_off', { failures: 2, retryAfterMs: 2_000, reason: 'no such file' }, 'facts failed, 2 in a row; next try in 2.0 s: no such file'],
     ['process_recorded', { role: 'worker', engine: 'llama' }, 'worker w1 of an earlier broker lives on (llama)'],
@@ -44,7 +45,7 @@ t.test('what a person should know of has a line', async (t) => {
     ['sample_regained', { missingMs: 1_500 }, 'GPU-5f3c9a1e is read again after 1.5 s'],
     ['foreign_changed', { foreignBytes: 0, beforeBytes: 64 * MiB }, 'other programs use 0 of GPU-5f3c9a1e; it was 64.0 MiB'],
   ];
-  for (const [name, data, line] of cases) t.equal(told(name, name === 'process_ended' ? { name: '', model: '', ...data } : data), `09:08:07  ${line}`);
+  for (const [name, data, line] of cases) t.equal(told(name, ['process_ended', 'host_growth'].includes(name) ? { name: '', model: '', ...data } : data), `09:08:07  ${line}`);
   t.equal(told('quarantined', { bytes: 1, why: 'x' }, true), '\u001B[2m09:08:07\u001B[22m  \u001B[31m1 B of facts on GPU-5f3c9a1e are quarantined: x\u001B[39m');
 });
 
@@ -57,14 +58,14 @@ t.test('presets of one load are told by their contexts', async (t) => {
 
 t.test('what is routine has none', async (t) => {
   t.equal(told('waiting', { reason: 'leaving', why: 'room is being made' }), null);
-  for (const cause of ['idle', 'evicted', 'shutdown']) t.equal(told('process_ended', { how: 'exit code 0', cause, models: null }), null);
+  for (const cause of ['idle', 'evicted', 'unawaited', 'shutdown']) t.equal(told('process_ended', { how: 'exit code 0', cause, models: null }), null);
   t.equal(told('process_ended', { how: 'closed', cause: null, models: null }), null, 'who came and held nothing');
   t.equal(told('process_suspect', { why: 'closed by the peer' }), null, 'a worker: its end is told');
   for (const name of ['granted', 'placed', 'spawned', 'process_ready', 'residency_changed', 'evicting', 'released', 'obituary', 'of a newer broker']) t.equal(told(name, {}), null, name);
 });
 
 t.test('every event of the broker has been thought of', async (t) => {
-  const lines = ['loaded', 'evicted', 'eviction_failed', 'denied', 'waiting', 'process_ended', 'process_suspect', 'quarantined', 'overshoot', 'residue', 'backing_off', 'sample_lost', 'sample_regained', 'foreign_changed', 'process_recorded', 'process_reattached', 'card_closed', 'card_opened', 'card_lost', 'card_regained', 'misplaced'];
+  const lines = ['loaded', 'evicted', 'eviction_failed', 'denied', 'waiting', 'process_ended', 'process_suspect', 'quarantined', 'overshoot', 'host_growth', 'residue', 'backing_off', 'sample_lost', 'sample_regained', 'foreign_changed', 'process_recorded', 'process_reattached', 'card_closed', 'card_opened', 'card_lost', 'card_regained', 'misplaced'];
   const none = ['granted', 'placed', 'spawned', 'process_ready', 'residency_changed', 'evicting', 'released'];
   t.strictSame([...lines, ...none].sort(), [...effectNames()].sort());
 });

@@ -54,7 +54,7 @@ class Facts {
 }
 
 /** Ends that the broker wished for, with nothing wrong. */
-const routineEnds: readonly string[] = ['idle', 'evicted', 'shutdown'];
+const routineEnds: readonly string[] = ['idle', 'evicted', 'unawaited', 'shutdown'];
 
 const lines: Readonly<Record<string, (facts: Facts) => Line>> = {
   loaded: (facts) => ['plain', `${facts.who} loaded on ${facts.card}: ${facts.bytes('residentBytes')} in ${facts.ms('loadMs')}`],
@@ -69,6 +69,7 @@ const lines: Readonly<Record<string, (facts: Facts) => Line>> = {
   overshoot: (facts) => ['warn', facts.text('where') === 'host'
     ? `${facts.who} has ${facts.bytes('bytes')} in host memory that ${facts.card} had no room for: it is slow there`
     : `${facts.who} holds more than was granted on ${facts.card}: ${facts.bytes('bytes')}`],
+  host_growth: (facts) => ['warn', `${facts.who} has ${facts.bytes('bytes')} more of the machine's memory than was granted: it is asked to give that back`],
   residue: (facts) => ['warn', `${facts.bytes('bytes')} of ${facts.who} are still on ${facts.card} after it was put away`],
   backing_off: (facts) => ['warn', `${facts.who} failed, ${String(facts.count('failures'))} in a row; next try in ${facts.ms('retryAfterMs')}: ${facts.text('reason')}`],
   process_recorded: (facts) => ['plain', `${facts.text('role')} ${shortGeneration(facts.text('generation'))} of an earlier broker lives on${facts.because('engine')}`],

@@ -369,15 +369,21 @@ t.test('a placement joins a worker that has room, up to the models that its engi
   test.end();
 });
 
-t.test('a client that is gone leaves nothing behind: its requests end, a spawn for it may stay idle and ends by itself', (test) => {
+t.test('a client that is gone leaves nothing behind: its requests end, and a start for it; a worker that is up ends when it has been idle', (test) => {
   const stage = new Stage({ limits: { workerIdleMs: 5_000, ticketTtlMs: 5_000 } });
   stage.card();
   const client = stage.session();
-  const spawned = only(stage.place(client, 'm').effects, 'spawn');
-  stage.send({ type: 'session_closed', generation: client, reason: 'end of file' });
+  const starting = only(stage.place(client, 'm').effects, 'spawn').generation;
+  test.match(only(stage.send({ type: 'session_closed', generation: client, reason: 'end of file' }), 'terminate'), { generation: starting, cause: 'unawaited' });
   test.equal(stage.view().waiting.length, 0);
-  test.equal(all(stage.ready(spawned.generation), 'placed').length, 0);
-  test.match(only(stage.pass(12_000), 'terminate'), { generation: spawned.generation, cause: 'idle' });
+  test.equal(all(stage.ready(starting), 'placed').length, 0);
+  stage.exit(starting);
+
+  const later = stage.session();
+  const up = only(stage.place(later, 'm').effects, 'spawn').generation;
+  stage.ready(up);
+  test.equal(all(stage.send({ type: 'session_closed', generation: later, reason: 'end of file' }), 'terminate').length, 0);
+  test.match(only(stage.pass(12_000), 'terminate'), { generation: up, cause: 'idle' });
   test.end();
 });
 

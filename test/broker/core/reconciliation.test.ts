@@ -368,12 +368,12 @@ t.test('what a worker takes that is ended while it starts is charged until its e
   stage.card();
   const flood = stage.session();
   const { generation } = only(stage.place(flood, 'a').effects, 'spawn');
-  stage.send({ type: 'session_closed', generation: flood, reason: 'end of file' });
-  test.equal(only(stage.place(stage.session(), 'b').effects, 'terminate').generation, generation);
+  test.equal(only(stage.send({ type: 'session_closed', generation: flood, reason: 'end of file' }), 'terminate').generation, generation);
+  test.equal(all(stage.place(stage.session(), 'b').effects, 'spawn').length, 0, 'it has its place until it is gone');
   stage.ready(generation, { floorBytes: 500 * MiB });
   test.equal(stage.cardView().floorBytes, 500 * MiB);
   test.equal(all(stage.effects, 'placed').length, 0, 'it is not wanted any more');
-  stage.exit(generation);
+  test.equal(all(stage.exit(generation), 'spawn').length, 1);
   stage.sample();
   test.equal(stage.cardView().returningBytes, 0);
   test.end();
