@@ -23,6 +23,7 @@ import { checkPlaced, checkSpawn, checkSpilled, checkStray, checkTerminate } fro
 import { checkRecords } from './rules-records.js';
 import { checkGivenUp } from './rules-returns.js';
 import { checkCancel, checkMove } from './rules-victims.js';
+import { strangersThen } from './strangers.js';
 
 export class Auditor {
   readonly book: Book;
@@ -62,7 +63,7 @@ export class Auditor {
 
   private noteUnclear(event: Extract<CoreEvent, { type: 'sampled' }>): void {
     const card = this.book.cards.get(event.device);
-    const isUnclear = event.processes === null || (this.truth.at(event.device, event.takenAtUs)?.foreignBytes ?? 0) > 0;
+    const isUnclear = event.processes === null || (strangersThen(this.book, this.truth, event.device, event.takenAtUs) ?? 0) > 0;
     if (card !== undefined && isUnclear) card.unclearAtUs = event.atUs;
   }
 

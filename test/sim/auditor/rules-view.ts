@@ -5,6 +5,7 @@ import { checkForming, checkTogether } from './rules-gangs.js';
 import { checkDoubled, checkShownClosed } from './rules-returns.js';
 import { checkMemoryView } from './rules-memory.js';
 import type { AuditedCard, AuditedLease, AuditedProcess } from './records.js';
+import { strangersNow, strangersThen } from './strangers.js';
 
 export function checkView(check: Check, view: LedgerView): void {
   checkForming(check, view);
@@ -94,9 +95,8 @@ const unclearForUs = 10_000_000;
 /** Nothing loads, grows, starts or leaves there, nobody lies, and there are and were no strangers. */
 function isAtRest(check: Check, card: AuditedCard): boolean {
   const { book, truth } = check;
-  const sampled = card.sample === null ? null : truth.at(card.device, card.sample.takenAtUs);
   if (check.event.atUs - card.unclearAtUs < unclearForUs) return false;
-  if (sampled === null || sampled.foreignBytes > 0 || truth.card(card.device).foreignBytes > 0) return false;
+  if (card.sample === null || strangersThen(book, truth, card.device, card.sample.takenAtUs) !== 0 || strangersNow(book, truth, card.device) > 0) return false;
   for (const lease of book.leases.values()) {
     if (lease.device === card.device && (lease.stage === 'granted' || lease.stage === 'loading' || lease.growing || lease.blamed)) return false;
   }
