@@ -68,12 +68,19 @@ function checkRefusal(check: Check, effect: EffectOf<'deny' | 'fail'>, request: 
     const measured = request.gang === null && [...book.cards.values()].every((card) => card.missing === null);
     if (measured) check.broken('refused-without-cause', `${name}: every card has a reading`);
   }
-  if (effect.code === 'queue_full') {
-    const waiting = [...book.requests.values()].filter((other) => other.waits > 0).length;
-    if (waiting < book.options.limits.queuedRequestsPerCardMax) check.broken('refused-without-cause', `${name}: only ${waiting} wait`);
-  }
+  if (effect.code === 'queue_full') checkQueueFull(check, name, effect, request);
   if (effect.code === 'spawn_failed') checkSpawnFailed(check, name);
   if (effect.code === 'never_fits' && effect.type === 'deny') checkNeverFits(check, name, effect, request);
+}
+
+/** As many wait in the queue of the card that refuses as may. */
+function checkQueueFull(check: Check, name: string, effect: EffectOf<'deny' | 'fail'>, request: AuditedRequest): void {
+  const device = effect.details['device'];
+  // Refused for the sake of another card of its gang: that request is judged by itself, or was when it was refused.
+  if (request.gang !== null && device !== request.device) return;
+  // A placement over several cards tells of one of them, and stands in the queues of all.
+  const waiting = [...check.book.requests.values()].filter((other) => other.waits > 0 && (other.queuedOn === device || (other.cards > 1 && other.queuedOn !== null))).length;
+  if (waiting < check.book.options.limits.queuedRequestsPerCardMax) check.broken('refused-without-cause', `${name}: only ${waiting} wait for ${String(device)}`);
 }
 
 /** A placement fails with a start, never with the end of a worker that had been ready: such a one is not waited for. */
