@@ -111,7 +111,7 @@ export class Book {
     lease.stage = 'closed';
     this.leases.delete(lease.lease);
     this.closedLeases.set(lease.lease, lease);
-    this.depart(lease.device, lease.generation, leavingBytes, this.beneficiaryOf(lease));
+    this.depart(lease.device, lease.generation, leavingBytes, this.beneficiaryOf(lease), lease.lease);
   }
 
   /** For which open request the lease was made to leave, wholly or in part. */
@@ -120,10 +120,10 @@ export class Book {
     return null;
   }
 
-  depart(device: string, generation: string, bytes: number, beneficiary: string | null): void {
+  depart(device: string, generation: string, bytes: number, beneficiary: string | null, lease: string | null = null): void {
     const card = this.cards.get(device);
     if (bytes <= 0 || card === undefined || card.confirms === 'none' || this.isLedgerOnly(device)) return;
-    this.departures.push({ device, generation, bytes, sinceUs: this.nowUs, beneficiary });
+    this.departures.push({ device, generation, lease, bytes, sinceUs: this.nowUs, beneficiary });
   }
 
   /** The least that must be charged on the card now: promises, floors, and what has not been seen to leave. */

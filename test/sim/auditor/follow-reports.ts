@@ -42,7 +42,13 @@ function revive(book: Book, event: Extract<CoreEvent, { type: 'residency_reporte
   const lease = book.closedLeases.get(event.lease);
   if (lease?.generation !== event.generation || event.residentBytes === 0) return null;
   Object.assign(lease, { revived: true, neverCame: false });
+  if (event.state === 'resident' && event.parts !== null) stay(book, event.lease, event.residentBytes);
   return null;
+}
+
+/** None of it leaves, and it is trued up with what it has now: the rest was its load's. */
+function stay(book: Book, lease: string, bytes: number): void {
+  book.departures = book.departures.map((departure) => (departure.lease === lease ? { ...departure, bytes: Math.min(departure.bytes, bytes) } : departure));
 }
 
 /** A load has ended: the surplus of its peak leaves, the measured parts stay (D11). */

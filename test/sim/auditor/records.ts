@@ -121,6 +121,8 @@ export interface AuditedLease {
 export interface Departure {
   readonly device: string;
   readonly generation: string;
+  /** The lease that they were all of; null: they are a part of one, or a floor. */
+  readonly lease: string | null;
   readonly bytes: number;
   readonly sinceUs: number;
   /** The request that they were made to leave for; null: none. */
