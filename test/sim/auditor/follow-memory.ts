@@ -10,7 +10,7 @@ import { withHeadroom, type AuditedRequest } from './records.js';
 export function memoryNeedBytes(book: Book, request: AuditedRequest): number {
   const { host } = request;
   if (book.memory === null || host === null) return 0;
-  const memory = request.lease === null ? undefined : book.memory.leases.get(request.lease);
+  const memory = request.lease === null ? undefined : book.memory.of(request.lease);
   const isFirst = memory?.loaded !== true;
   const wantedBytes = withHeadroom(Math.max(host.neededBytes + (memory?.copyBytes ?? 0), isFirst ? host.peakBytes : 0));
   return Math.max(0, wantedBytes - (memory === undefined ? 0 : withHeadroom(book.memory.promiseOf(memory))));
@@ -37,14 +37,13 @@ export function followMemoryEvent(book: Book, event: CoreEvent): void {
       for (const has of memory.leasesOf(event.generation)) has.trim = null;
       return;
     case 'residency_reported': {
-      const lease = book.leaseOf(event);
-      const has = lease === null ? undefined : memory.leases.get(lease.lease);
-      if (has !== undefined) report(has, event.state === 'resident' || event.state === 'parked', event.hostBytes, event.state);
+      const has = memory.of(event.lease);
+      if (has?.generation === event.generation && book.process(event.generation) !== null) report(has, event.state === 'resident' || event.state === 'parked', event.hostBytes, event.state);
       return;
     }
     case 'models_announced':
       for (const model of event.models) {
-        const has = memory.leases.get(model.lease ?? '');
+        const has = memory.of(model.lease ?? '');
         if (has?.generation === event.generation) report(has, model.state === 'resident' || model.state === 'parked', model.hostBytes, model.state);
       }
       return;
@@ -108,7 +107,7 @@ export function followMemoryGrant(book: Book, grant: EffectOf<'grant'>, request:
   const { memory } = book;
   if (memory === null || request.kind !== 'budget') return;
   memory.hadLease.add(grant.generation);
-  const has = memory.leases.get(grant.lease);
+  const has = memory.of(grant.lease);
   const none: HostNeed = { neededBytes: 0, copyBytes: 0, peakBytes: 0, parkPeakBytes: null };
   if (has === undefined) {
     memory.leases.set(grant.lease, {
@@ -116,6 +115,8 @@ export function followMemoryGrant(book: Book, grant: EffectOf<'grant'>, request:
     });
     return;
   }
+  memory.leases.set(grant.lease, has);
+  memory.ended.delete(grant.lease);
   // What was asked of its last stay on the card says nothing of the next.
   if (book.leases.get(grant.lease)?.stage === 'parked') {
     has.trim = null;
@@ -128,5 +129,10 @@ export function followMemoryGrant(book: Book, grant: EffectOf<'grant'>, request:
 /** Leases that are over have nothing there any more. */
 export function dropClosed(book: Book): void {
   if (book.memory === null) return;
-  for (const id of book.memory.leases.keys()) if (!book.leases.has(id)) book.memory.leases.delete(id);
+  const { leases, ended } = book.memory;
+  for (const [id, has] of leases) {
+    if (book.leases.has(id)) continue;
+    leases.delete(id);
+    ended.set(id, has);
+  }
 }

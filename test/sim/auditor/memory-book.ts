@@ -23,6 +23,8 @@ export interface LeaseMemory {
 
 export class MemoryBook {
   readonly leases = new Map<string, LeaseMemory>();
+  /** Of leases that are over by the book: should one turn out to be there after all, what it said since counts. */
+  readonly ended = new Map<string, LeaseMemory>();
   /** What each process had before its first lease, as read, and since when that was known. */
   readonly floors = new Map<string, { readonly bytes: number; readonly sinceUs: number }>();
   readonly hadLease = new Set<string>();
@@ -35,7 +37,7 @@ export class MemoryBook {
   constructor(readonly device: string, readonly allowUnknown: boolean) {}
 
   restart(): void {
-    for (const kept of [this.leases, this.floors, this.hadLease, this.grown]) kept.clear();
+    for (const kept of [this.leases, this.ended, this.floors, this.hadLease, this.grown]) kept.clear();
     this.mayFall = true;
     this.lastChargedBytes = 0;
   }
@@ -45,6 +47,11 @@ export class MemoryBook {
     const { neededBytes, copyBytes, peakBytes } = memory.asked;
     const loading = Math.max(neededBytes + (memory.keepCopy ? copyBytes : 0), peakBytes);
     return Math.max(memory.loaded ? neededBytes + memory.copyBytes : loading, memory.parkBytes);
+  }
+
+  /** What a lease has there, also of one that is over by the book. */
+  of(lease: string): LeaseMemory | undefined {
+    return this.leases.get(lease) ?? this.ended.get(lease);
   }
 
   leasesOf(generation: string): LeaseMemory[] {

@@ -22,7 +22,7 @@ export function checkMemoryGrant(check: Check, grant: EffectOf<'grant'>): void {
   if (memory === null || request?.kind !== 'budget' || request.host === null) return;
   const name = `grant ${grant.lease} to ${grant.generation}#${grant.request} (${request.model})`;
   const { neededBytes, copyBytes, peakBytes } = request.host;
-  const has = memory.leases.get(grant.lease);
+  const has = memory.of(grant.lease);
   if (has !== undefined) {
     if (memoryNeedBytes(book, { ...request, lease: grant.lease }) > 0) checkRoom(check, memory, name, grant.generation, neededBytes + has.copyBytes - memory.promiseOf(has));
     return;
