@@ -6,6 +6,7 @@ import { open, readFile, rename, link, rm, stat, utimes } from 'node:fs/promises
 import { setTimeout as pause } from 'node:timers/promises';
 import { LeaseholdError, type Limits } from '../../../protocol/index.js';
 import { codeOf } from '../store/files.js';
+import { isFull, writeFault } from '../store/volume.js';
 import { lifeOf, newHolder, type Holder } from './identity.js';
 
 export type LockLimits = Pick<Limits, 'stageLockWaitMs' | 'stageHeartbeatMs' | 'stageHolderSilentMs'>;
@@ -18,6 +19,8 @@ export interface LockOptions {
   readonly signal?: AbortSignal;
   /** Somebody else has it. */
   readonly onWaiting?: (holder: string) => void;
+  /** On a full volume nobody gets a lock: whoever makes room there goes on without one. */
+  readonly makesRoom?: boolean;
 }
 
 const firstPollMs = 50;
@@ -27,7 +30,12 @@ const lastPollMs = 2_000;
 export async function withLock<T>(options: LockOptions, work: () => Promise<T>): Promise<T> {
   const { path, limits } = options;
   const own = newHolder();
-  await acquire(options, own);
+  try {
+    await acquire(options, own);
+  } catch (error) {
+    if (options.makesRoom === true && isFull(error)) return work();
+    throw error;
+  }
   const heartbeat = setInterval(() => { beat(path, own).catch(() => { clearInterval(heartbeat); }); }, limits.stageHeartbeatMs);
   try {
     return await work();
@@ -79,17 +87,22 @@ class Silence {
 }
 
 async function create(path: string, own: Holder): Promise<boolean> {
+  const text = JSON.stringify(own);
   try {
     const file = await open(path, 'wx', 0o644);
     try {
-      await file.writeFile(JSON.stringify(own));
+      await file.writeFile(text);
+    } catch (error) {
+      // A lock that says nothing of its owner would be waited for.
+      await rm(path, { force: true });
+      throw error;
     } finally {
       await file.close();
     }
     return true;
   } catch (error) {
     if (codeOf(error) === 'EEXIST') return false;
-    throw new LeaseholdError('store_unusable', { path, reason: (error as Error).message }, { cause: error });
+    throw writeFault(error, path, text.length);
   }
 }
 

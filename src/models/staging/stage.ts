@@ -3,7 +3,7 @@
  * hashed whole, flushed and renamed; only then does the marker name them. Whatever ends this in between, the next
  * staging finds files that are right and partial ones that it may continue.
  */
-import { link, rm, statfs } from 'node:fs/promises';
+import { link, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { LeaseholdError, type Limits } from '../../../protocol/index.js';
 import type { HubClient } from '../hub/client.js';
@@ -13,6 +13,7 @@ import { codeOf, makeFolder, plainFileBytes, renameDurably } from '../store/file
 import type { Snapshot } from '../store/layout.js';
 import { stagedFile, writeMarker, type Marker } from '../store/marker.js';
 import type { ModelStore } from '../store/store.js';
+import { diskFull, freeBytesAt, isFull, writeFault } from '../store/volume.js';
 import { donorsOf, type DonorFolders } from './donors.js';
 import { Fetcher } from './fetch.js';
 import { withLock } from './lock.js';
@@ -59,6 +60,8 @@ export async function stage(tools: StageTools, inspection: Inspection, options: 
   const meter = new Meter(options.onProgress ?? (() => undefined), abort);
   try {
     return await new Staging(tools, inspection, meter, abort.signal).run();
+  } catch (error) {
+    throw isFull(error) ? writeFault(error, tools.store.layout.root, 0) : error;
   } finally {
     meter.end();
     options.signal?.removeEventListener('abort', follow);
@@ -179,10 +182,14 @@ class Staging {
 
   /** What is still to come must fit on the volume that receives it. */
   async #requireRoom(missing: readonly RepositoryFile[]): Promise<void> {
+    const neededBytes = await this.#missingBytes(missing);
+    if (freeBytesAt(this.#folder) < neededBytes) throw diskFull(this.#folder, neededBytes);
+  }
+
+  /** What is still to come of these files. */
+  async #missingBytes(missing: readonly RepositoryFile[]): Promise<number> {
     const lefts = await Promise.all(missing.map(async (file) => Math.min(file.sizeBytes ?? 0, await this.#partials.leftBytes(wantedHash(file).hex))));
-    const neededBytes = sum(missing) - lefts.reduce((total, bytes) => total + bytes, 0);
-    const { bavail, bsize } = await statfs(this.#folder);
-    if (bavail * bsize < neededBytes) throw new LeaseholdError('disk_full', { path: this.#folder, freeBytes: bavail * bsize, neededBytes });
+    return sum(missing) - lefts.reduce((total, bytes) => total + bytes, 0);
   }
 
   async #fetchAll(missing: readonly RepositoryFile[]): Promise<void> {
@@ -191,11 +198,13 @@ class Staging {
     // Large ones first: the small ones fill what they leave.
     const queue = [...missing].sort((one, other) => (other.sizeBytes ?? 0) - (one.sizeBytes ?? 0));
     const failed: unknown[] = [];
+    const open = new Set(missing);
     const worker = async (): Promise<void> => {
       for (let file = queue.shift(); file !== undefined && failed.length === 0; file = queue.shift()) {
         try {
           const { path, fetchedBytes } = await fetcher.fetch(file);
           await this.#place(path, file);
+          open.delete(file);
           this.#downloadedBytes += fetchedBytes;
         } catch (error) {
           failed.push(error);
@@ -203,6 +212,8 @@ class Staging {
       }
     };
     await Promise.all(Array.from({ length: threads.atOnce }, worker));
+    // The room that went while it was fetched is told for all that is still missing.
+    if (failed.some(isFull)) throw diskFull(this.#folder, await this.#missingBytes([...open]), failed.find(isFull));
     if (failed.length > 0) throw failed[0];
   }
 

@@ -1,7 +1,7 @@
 /** Runs in a piscina thread: one file hashed, copied or fetched. Its loop is its own, so it reads and writes without waiting for others. */
-import { closeSync, fstatSync, fsyncSync, ftruncateSync, openSync, readSync } from 'node:fs';
+import { closeSync, fstatSync, fsyncSync, ftruncateSync, openSync, readSync, statSync } from 'node:fs';
 import { LeaseholdError } from '../../../protocol/index.js';
-import { codeOf } from '../store/files.js';
+import { writeFault } from '../store/volume.js';
 import { newHash, writeAll } from './hashing.js';
 import { Control, type CopyTask, type HashTask, type StagingTask, type TransferOutcome } from './task.js';
 import { transfer } from './transfer.js';
@@ -14,10 +14,13 @@ export default async function run(task: StagingTask): Promise<TransferOutcome> {
     return { kind: 'done', hex: task.kind === 'hash' ? hashFile(task) : copyFile(task) };
   } catch (error) {
     if (error instanceof LeaseholdError) return { kind: 'failed', code: error.code, details: error.details };
-    const { path } = task;
-    if (codeOf(error) === 'ENOSPC' || codeOf(error) === 'EDQUOT') return { kind: 'failed', code: 'disk_full', details: { path, freeBytes: '0', neededBytes: String(task.sizeBytes) } };
-    return { kind: 'failed', code: 'store_unusable', details: { path, reason: (error as Error).message } };
+    const { code, details } = writeFault(error, task.path, missingBytes(task));
+    return { kind: 'failed', code, details };
   }
+}
+
+function missingBytes({ path, sizeBytes }: StagingTask): number {
+  return Math.max(0, sizeBytes - (statSync(path, { throwIfNoEntry: false })?.size ?? 0));
 }
 
 function hashFile({ path, algorithm, control }: HashTask): string {

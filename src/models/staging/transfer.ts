@@ -125,7 +125,13 @@ class Transfer {
     const hex = this.#hash.digest('hex');
     const { hex: expected } = this.task.hash;
     if (hex !== expected) return { kind: 'wrong', what: 'hash', actual: hex, expected };
-    fsyncSync(this.file);
+    try {
+      fsyncSync(this.file);
+    } catch (error) {
+      // What could not be written is dropped from memory and reads as it never was: nobody may continue it.
+      this.#restart();
+      throw error;
+    }
     return { kind: 'done', hex };
   }
 

@@ -4,14 +4,16 @@ import { constants } from 'node:fs';
 import { lstat, mkdir, open, readFile, realpath, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, relative, sep } from 'node:path';
 import { LeaseholdError } from '../../../protocol/index.js';
+import { writeFault } from './volume.js';
 
-/** A file of JSON, replaced as a whole: readers see the old one or the new one, a crash leaves one of them. */
+/** A file of JSON, replaced as a whole: readers see the old one or the new one, a crash leaves one of them. Rejects with `disk_full` or `store_unusable`. */
 export async function writeJsonDurably(path: string, value: unknown): Promise<void> {
+  const text = `${JSON.stringify(value, null, 1)}\n`;
   const temporary = join(dirname(path), `.${basename(path)}.${String(process.pid)}.${randomBytes(6).toString('hex')}.tmp`);
   try {
     const file = await open(temporary, 'wx', 0o644);
     try {
-      await file.writeFile(`${JSON.stringify(value, null, 1)}\n`);
+      await file.writeFile(text);
       await file.sync();
     } finally {
       await file.close();
@@ -19,7 +21,7 @@ export async function writeJsonDurably(path: string, value: unknown): Promise<vo
     await renameDurably(temporary, path);
   } catch (error) {
     await rm(temporary, { force: true });
-    throw error;
+    throw writeFault(error, path, text.length);
   }
 }
 

@@ -1,5 +1,4 @@
 /** The file that says what of a snapshot is there, whole and checked. */
-import { LeaseholdError } from '../../../protocol/index.js';
 import type { RepositoryFile } from '../hub/repository.js';
 import { readTextIfThere, writeJsonDurably } from './files.js';
 import type { Snapshot } from './layout.js';
@@ -35,11 +34,7 @@ export async function readMarker(path: string, { repository, commit }: Snapshot)
 }
 
 export async function writeMarker(path: string, marker: Marker): Promise<void> {
-  try {
-    await writeJsonDurably(path, marker);
-  } catch (error) {
-    throw LeaseholdError.from(error, 'store_unusable', { path });
-  }
+  await writeJsonDurably(path, marker);
 }
 
 function parse(text: string): Marker | null {

@@ -70,13 +70,14 @@ export async function removeModel({ store, limits }: UpkeepTools, model: StoredM
     const marker = await store.marker(snapshot);
     if (marker === null) return 0;
     const { left, gone } = without(marker, profile.id);
-    await writeMarker(store.layout.marker(snapshot), left);
+    // Files first: on a full volume the marker needs the room that they leave. It then names what nobody needs, which is looked for before it is believed.
     for (const { path } of gone) await rm(join(model.folder, ...path.split('/')), { force: true });
     if (Object.keys(left.profiles).length === 0) await rm(model.folder, { recursive: true, force: true });
+    else await writeMarker(store.layout.marker(snapshot), left);
     return gone.reduce((sum, file) => sum + file.size_bytes, 0);
   };
   // A profile whose snapshot was never begun has no folder for a lock either.
-  return await store.marker(snapshot) === null ? withoutProfile() : withLock({ path: lock, repository: profile.repository, limits, signal }, withoutProfile);
+  return await store.marker(snapshot) === null ? withoutProfile() : withLock({ path: lock, repository: profile.repository, limits, signal, makesRoom: true }, withoutProfile);
 }
 
 function without(marker: Marker, id: string): { readonly left: Marker; readonly gone: readonly StagedFile[] } {
