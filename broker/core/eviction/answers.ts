@@ -32,7 +32,6 @@ export function onCommandAnswered(core: Core, event: Answered): void {
   if (event.answer.kind !== 'draining') closeCommand(core, command.id);
   if (lease === undefined) return;
   if (command.kind === 'trim') {
-    core.timers.drop('trim', lease.id);
     onTrimAnswered(core, lease, command.id, event.answer);
     return;
   }

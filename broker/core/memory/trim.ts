@@ -40,6 +40,8 @@ export function trimOverdue(core: Core, lease: Lease): void {
 export function onTrimAnswered(core: Core, lease: Lease, command: number, answer: CommandAnswer): void {
   const { host } = lease;
   const isCurrent = host?.trim?.command === command;
+  // Of one that was given up: the deadline of the next goes on.
+  if (isCurrent) core.timers.drop('trim', lease.id);
   if (answer.kind === 'done') {
     const freedBytes = Math.max(0, lease.hostBytes - answer.hostBytes);
     const { cause, reason } = host?.trim ?? { cause: null, reason: null };

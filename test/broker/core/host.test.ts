@@ -278,6 +278,18 @@ t.test('a copy whose owner does not answer is passed over, its victim unloaded i
   t.match(only(effects, 'terminate'), { generation: deaf, cause: 'command_failed' });
 });
 
+t.test('a late answer to a trim that was given up leaves the deadline of the next alone', async (t) => {
+  const on = stage(20 * GiB);
+  const worker = on.worker({ engine: 'python' });
+  kept(on, worker, 'copied', 12 * GiB);
+  const asker = on.worker({ engine: 'python-b', model: 'z' });
+  const first = only(on.ask(asker, 'large', GiB, { host: { peakBytes: 10 * GiB }, deadlineMs: 120_000 }).effects, 'trim_host');
+  const second = only(on.pass(11_000), 'trim_host');
+  t.not(second.command, first.command);
+  const effects = [...on.answer(first, { kind: 'failed', code: 'internal', message: 'not now', residentBytes: null }), ...on.pass(11_000)];
+  t.match(only(effects, 'terminate'), { generation: worker, cause: 'command_failed' }, 'a worker that does not answer the second either is ended');
+});
+
 t.test('an engine that cannot give a copy back by itself is not asked again', async (t) => {
   const on = stage(20 * GiB);
   const worker = on.worker({ engine: 'python' });

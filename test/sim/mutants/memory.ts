@@ -43,6 +43,10 @@ export const memoryMutants: readonly Mutant[] = [
     from: 'setHostResidue(core, seat, seat.residue.chargedBytes + bytes);', to: '',
   },
   {
+    name: 'late-trim-ends-the-next', about: 'the answer to a trim that was given up takes the deadline of the next', file: 'memory/trim.js', pinnedBy: 'host',
+    from: "if (isCurrent)\n        core.timers.drop('trim', lease.id);", to: "core.timers.drop('trim', lease.id);",
+  },
+  {
     name: 'memory-unread-is-free', about: 'without a reading of memory the ledger alone decides, though that is not allowed', file: 'ledger/available.js',
     from: "card.kind === 'host' ? core.options.allowHostUnknown === true : core.options.allowLedgerOnly", to: "card.kind === 'host' ? true : core.options.allowLedgerOnly",
   },
