@@ -30,6 +30,11 @@ export function isLedgerOnly(core: Core, card: Card): boolean {
   return allowed && card.missing !== null && sampleTermBytes(core, card) === null;
 }
 
+/** Nothing shows bytes leave there: what is said to be given back is. */
+export function isUnwatched(core: Core, card: Card): boolean {
+  return card.confirms === 'none' || isLedgerOnly(core, card);
+}
+
 /** available = min of both terms; holds are not taken off here. */
 export function available(core: Core, card: Card): Available {
   const ledgerBytes = ledgerTermBytes(card);

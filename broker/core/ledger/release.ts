@@ -4,7 +4,7 @@
  * (confirm.ts) or, on a card that nothing measures, at once.
  */
 import { inMs } from '../clock.js';
-import { isLedgerOnly } from './available.js';
+import { isUnwatched } from './available.js';
 import { setCharged, setMeasured, setSeen } from './ledger.js';
 import { closeLease, reindex, setState } from './lease-store.js';
 import { mustCard } from '../must.js';
@@ -45,7 +45,7 @@ export function beginRelease(core: Core, lease: Lease, released: Released): void
   card.lastMotionAtUs = core.nowUs;
   if (released.then === 'resident') reindex(core, lease);
   else setState(core, lease, 'releasing');
-  if (card.confirms === 'none' || isLedgerOnly(core, card) || lease.charge.chargedBytes <= lease.release.toChargedBytes) {
+  if (isUnwatched(core, card) || lease.charge.chargedBytes <= lease.release.toChargedBytes) {
     finishRelease(core, lease, 'by the ledger alone');
     return;
   }

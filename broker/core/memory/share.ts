@@ -5,7 +5,7 @@
  * younger than the report shows it: until then what was given back counts as residue of its process.
  */
 import type { HostNeed, ResidencyState } from '../../../protocol/index.js';
-import { available, isLedgerOnly, knownFloorBytes } from '../ledger/available.js';
+import { available, isUnwatched, knownFloorBytes } from '../ledger/available.js';
 import { companions, devicesOf, membersOf } from '../gangs/gang.js';
 import { isBytes, withHeadroom } from '../ledger/headroom.js';
 import { dropCharge, newCharge, seatOf, setAttributed, setCharged, setFlux, setMeasured, setResident } from '../ledger/ledger.js';
@@ -184,7 +184,7 @@ function keepUntilSeen(core: Core, host: Card, generation: string, bytes: number
   const seat = host.seats.get(generation);
   host.planEpoch++;
   // Nothing tells what one process has there: its word is all there is, and the reading of the whole the check on it.
-  if (seat === undefined || host.confirms === 'none' || isLedgerOnly(core, host)) return;
+  if (seat === undefined || isUnwatched(core, host)) return;
   setHostResidue(core, seat, seat.residue.chargedBytes + bytes);
   seat.loweredAtUs = core.nowUs;
   wantSample(core, host, core.nowUs);

@@ -1,7 +1,7 @@
 /** Processes: sessions, readiness, signs of life, and ends. Only a confirmed exit closes leases; its bytes return by measurement. */
 import { failed } from '../requests/backoff.js';
 import { inMs, msSince } from '../clock.js';
-import { isLedgerOnly } from '../ledger/available.js';
+import { isUnwatched } from '../ledger/available.js';
 import { leaveUnreturned, openCards } from '../restart/closed-cards.js';
 import { dropReturning, returningKey } from '../ledger/confirm.js';
 import { deny } from '../requests/deny.js';
@@ -294,7 +294,7 @@ function leaveSeat(core: Core, card: Card, seat: Seat, ran: boolean): void {
   setMeasured(core, returning.charge, Math.min(seenBytes, chargedBytes));
   setAttributed(card, returning.charge, chargedBytes);
   card.lastMotionAtUs = core.nowUs;
-  if (card.confirms === 'none' || isLedgerOnly(core, card)) {
+  if (isUnwatched(core, card)) {
     dropReturning(core, card, returning, 'by the exit alone');
     return;
   }

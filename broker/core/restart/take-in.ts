@@ -1,5 +1,6 @@
 /** Leases that an earlier broker granted go on under their ids, with their charges: what their owner says as what it was granted is a claim, bounded by the card like any. */
 import type { HostNeed, LeaseTerms, ModelState } from '../../../protocol/index.js';
+import { isUnwatched } from '../ledger/available.js';
 import { chargeFloor } from '../ledger/floors.js';
 import { gangKey } from '../gangs/gang.js';
 import { isBytes, withHeadroom } from '../ledger/headroom.js';
@@ -32,8 +33,8 @@ export function takeIn(core: Core, process: Process, state: ModelState): Lease |
   }
   setCharged(core, lease.charge, state.state === 'parked' ? state.residentBytes : Math.max(terms.chargedBytes, state.residentBytes));
   setResident(core, lease.charge, state.residentBytes);
-  settleAs(core, card, lease, state);
   reportShare(core, lease, state.hostBytes, state.state);
+  settleAs(core, card, lease, state);
   count(core, 'leasesTakenIn');
   return lease;
 }
@@ -93,7 +94,7 @@ function leaseUnder(core: Core, card: Card, process: Process, state: ModelState,
   };
 }
 
-/** The state that its owner's word for it means. One that is leaving leaves, and is watched like any other. */
+/** The state that its owner's word for it means. One that is leaving leaves, and is watched like any other where anything can see it leave; elsewhere its owner says when it has. */
 function settleAs(core: Core, card: Card, lease: Lease, { state }: ModelState): void {
   if (state === 'loading' || state === 'resuming') {
     setState(core, lease, 'loading');
@@ -101,7 +102,7 @@ function settleAs(core: Core, card: Card, lease: Lease, { state }: ModelState): 
     return;
   }
   setState(core, lease, state === 'parked' ? 'parked' : 'resident');
-  if (state !== 'parking' && state !== 'unloading') return;
+  if ((state !== 'parking' && state !== 'unloading') || isUnwatched(core, card)) return;
   const parks = state === 'parking';
   beginRelease(core, lease, { leftBytes: 0, toChargedBytes: 0, then: parks ? 'parked' : 'closed', rung: parks ? 'park' : 'unload', cause: 'reported' });
 }

@@ -180,6 +180,31 @@ t.test('a connection lost alone voids a trim that was asked for by it, and blame
   t.equal(stage.lease('old-l7')?.hostChargedBytes, plusTenth(12 * GiB), 'an answer to what is void says nothing');
 });
 
+t.test('what is leaving a card that nothing measures stays charged, there and in memory, until its owner says that it has left', async (t) => {
+  const stage = new Stage();
+  stage.card(card0, { totalBytes: 100 * GiB, confirms: 'none' });
+  stage.memory(32 * GiB);
+  stage.send({ type: 'process_recorded', generation: holder, role: 'holder', name: 'app', engine: null, devices: [card0], floors: [] });
+  read(stage);
+  returns(stage, [
+    held(4 * GiB, { neededBytes: GiB }, { state: 'unloading' }),
+    held(8 * GiB, { copyBytes: 8 * GiB }, { model: 'sums', lease: 'old-l8', state: 'parking', hostBytes: 8 * GiB }),
+    held(0, { neededBytes: 2 * GiB }, { model: 'words', lease: 'old-l9', state: 'unloading', terms: { ...held(0, {}).terms!, chargedBytes: 0 } }),
+  ], holder);
+  t.equal(stage.cardView().leasedBytes, plusTenth(4 * GiB) + plusTenth(8 * GiB), 'said to be under way, and there');
+  t.equal(stage.lease('old-l7')?.hostChargedBytes, plusTenth(GiB));
+  t.equal(stage.lease('old-l8')?.hostChargedBytes, plusTenth(8 * GiB));
+  stage.release(holder, 'old-l7');
+  stage.release(holder, 'old-l9');
+  stage.report(holder, 'old-l8', 'parked', 0, { hostBytes: 8 * GiB });
+  t.equal(stage.cardView().leasedBytes, 0);
+  t.match(stage.view().leases, [{ lease: 'old-l8', state: 'parked', hostChargedBytes: plusTenth(8 * GiB) }]);
+
+  const measured = restarted({ recorded: ['holder'] });
+  returns(measured, [held(0, { neededBytes: 2 * GiB }, { state: 'unloading', terms: { ...held(0, {}).terms!, chargedBytes: 0 } })], holder);
+  t.match(measured.view(), { leases: [], host: { leasedBytes: 0 } }, 'it has nothing more on its card, so it is over');
+});
+
 t.test('nothing is parked while it is not known what the memory is promised for', async (t) => {
   const stage = restarted({ recorded: ['worker', 'holder'] });
   returns(stage, [held(4 * GiB, { parkPeakBytes: 4 * GiB })]);

@@ -79,7 +79,10 @@ const stages: Readonly<Record<ModelState['state'], LeaseStage>> = {
 
 function takeIn(book: Book, process: AuditedProcess, state: ModelState, id: string, device: string): void {
   const { terms, residentBytes } = state;
-  const stage = stages[state.state];
+  const isLeaving = state.state === 'parking' || state.state === 'unloading';
+  // Where nothing can be seen to leave its owner says when it has.
+  const stays = isLeaving && isSurelyUnwatched(book, device);
+  const stage = stays ? 'resident' : stages[state.state];
   const chargedBytes = terms?.chargedBytes ?? withHeadroom(residentBytes);
   const promiseBytes = state.state === 'parked' ? residentBytes : Math.max(chargedBytes, residentBytes);
   const lease: AuditedLease = {
@@ -90,13 +93,24 @@ function takeIn(book: Book, process: AuditedProcess, state: ModelState, id: stri
   };
   book.leases.set(id, lease);
   book.formerLeases.delete(id);
-  if (book.memory !== null && state.state !== 'unloading') takeInMemory(book.memory, lease, state, book.nowUs);
-  if (state.state === 'unloading') book.closeLease(lease, residentBytes);
-  if (state.state !== 'parking') return;
+  if (book.memory !== null && (stays || state.state !== 'unloading')) takeInMemory(book.memory, lease, state, book.nowUs);
+  if (stays || !isLeaving) return;
+  if (state.state === 'unloading') {
+    // With a reading that is there and fails, either may be so.
+    lease.revived = book.isLedgerOnly(device);
+    book.closeLease(lease, residentBytes);
+    return;
+  }
   // On its way out already: the word that it has arrived takes nothing more away.
   lease.promiseBytes = 0;
   lease.residentBytes = 0;
   book.depart(device, process.generation, residentBytes, null);
+}
+
+function isSurelyUnwatched(book: Book, device: string): boolean {
+  const card = book.cards.get(device);
+  const isOld = card?.sample === undefined || card.sample === null || book.nowUs - card.sample.takenAtUs > book.options.limits.sampleMaxAgeMs * 1_000;
+  return card?.confirms === 'none' || (isOld && book.isLedgerOnly(device));
 }
 
 function now(book: Book): AuditedProcess['waitedForSince'] {

@@ -60,7 +60,11 @@ export const restartMutants: readonly Mutant[] = [
   },
   {
     name: 'leaving-taken-for-there', about: 'a model that is being unloaded when it is taken in is resident for good', file: 'restart/take-in.js', pinnedBy: 'reattach',
-    from: "if (state !== 'parking' && state !== 'unloading')\n        return;", to: 'return;',
+    from: "if ((state !== 'parking' && state !== 'unloading') || isUnwatched(core, card))\n        return;", to: 'return;',
+  },
+  {
+    name: 'leaving-taken-for-gone', about: 'a model that is being unloaded when it is taken in is gone at once where nothing can be seen to leave', file: 'restart/take-in.js', pinnedBy: 'host-reattach',
+    from: "(state !== 'parking' && state !== 'unloading') || isUnwatched(core, card)", to: "state !== 'parking' && state !== 'unloading'",
   },
   {
     name: 'lease-names-again', about: 'a new broker gives the names of leases that the last one gave', file: 'ledger/lease-store.js',
