@@ -101,6 +101,9 @@ export const defaultLimits = {
   /** Bytes of the machine's memory that a worker may have beyond its floor and its leases before it is asked for them, and ended once idle if it keeps them. */
   hostGrowthBytesMax: 1024 ** 3,
 
+  /** After idle models have given way to other programs on a card, what those had then is no news for so long: who leaves and comes back does not move models each time. */
+  yieldRestMs: 30_000,
+
   // Eviction ladder: one deadline a rung
   /** A command that has not been answered (done, draining, busy...) by then is taken as failed. */
   commandAnswerMs: 5_000,
@@ -234,6 +237,7 @@ const minimums: Readonly<Partial<Record<LimitName, number>>> = {
   reattachGraceMs: 0,
   measureToleranceBytes: 0,
   hostGrowthBytesMax: 0,
+  yieldRestMs: 0,
   confirmQuietAfterMs: 0,
   drainBatchMax: 0,
   backfillUntilMs: 0,

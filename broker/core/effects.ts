@@ -104,6 +104,7 @@ export type PublishedName =
   | 'sample_lost'
   | 'sample_regained'
   | 'foreign_changed'
+  | 'yielded'
   | 'host_growth'
   | 'backing_off';
 

@@ -23,6 +23,12 @@ export interface ProcessReading {
   readonly usedBytes: number;
 }
 
+/** A process that is not ours, and what it has on the card. */
+export interface StrangerReading {
+  readonly pid: number;
+  readonly usedBytes: number;
+}
+
 /** A process's bytes that the driver keeps in host memory for want of room on the card: allocated, and not fitted (B113). */
 export interface SpillReading {
   readonly generation: string;
@@ -65,6 +71,8 @@ type Happening =
       readonly floorBytes: number | null;
       /** Its memory is the machine's: nothing is gained by moving a model from one to the other. */
       readonly unified?: boolean;
+      /** Made free for programs that are not ours when they take more, beside the reserve; left out or null: nothing is given up for them. */
+      readonly yieldFreeBytes?: number | null;
     }
   | { readonly type: 'card_lost'; readonly device: string; readonly reason: string }
   | {
@@ -77,6 +85,8 @@ type Happening =
       readonly truth: TruthSource;
       /** Null where the driver has no per-process figures. Processes unknown to us are left out: they are foreign. */
       readonly processes: readonly ProcessReading[] | null;
+      /** The largest of those by their pids, where the driver has them: for people alone. */
+      readonly strangers?: readonly StrangerReading[];
       /** Absent where the driver never spills, or does not say. Processes that it does not name have spilled nothing. */
       readonly spilled?: readonly SpillReading[];
     }

@@ -6,7 +6,7 @@
  */
 import type { AdmissionNumbers, HostNeed, LeasePart, ModelPolicy, RequestClass, ResidencyState, TruthSource } from '../../protocol/index.js';
 import type { Effect, TerminateCause } from './effects.js';
-import type { CardKind, Confirmation, EngineCapabilities, MissingReading } from './events.js';
+import type { CardKind, Confirmation, EngineCapabilities, MissingReading, StrangerReading } from './events.js';
 import type { ExplainRecord } from './explain.js';
 import type { EvictRequest, Gang, GangRefusal, Waiter } from './state-requests.js';
 import type { CoreOptions } from './options.js';
@@ -102,6 +102,25 @@ export interface Sample {
   readonly truth: TruthSource;
 }
 
+/** What a card makes free for strangers that take more, and how far that has come (cards/yield.ts). */
+export interface Yielding {
+  freeBytes: number;
+  /** What strangers had at the first believed reading or since, and is no news; null: none has been read. */
+  calmBytes: number | null;
+  /** The least that they had since the last pressure was over. */
+  lowBytes: number;
+  /** Their latest growth: when it was read, and to how much; null: they have no more than their least. */
+  grown: { readonly atUs: number; readonly toBytes: number } | null;
+  /** The last believed reading showed pressure: a second one must say the same. */
+  noticed: boolean;
+  /** Since when there is pressure, the most they had in it, and whether it has been told that nothing is left to put away; null: there is none. */
+  pressed: { readonly sinceUs: number; mostBytes: number; toldNone: boolean } | null;
+  /** Until then what strangers had in the last pressure is no news. */
+  restUntilUs: number;
+  /** Reasons why it cannot be done that have been told. */
+  readonly told: Set<string>;
+}
+
 export interface Card {
   readonly device: string;
   name: string;
@@ -132,6 +151,10 @@ export interface Card {
   strangersBytes: number | null;
   /** Foreign bytes at the last sample at which nothing was leaving. */
   foreignBaseBytes: number;
+  /** The largest strangers of the last sample, where the driver tells their pids. */
+  strangers: readonly StrangerReading[];
+  /** How it gives way to strangers; null: it does not. */
+  yielding: Yielding | null;
   /** A reading not older than this is needed; null: none is. */
   sampleWantedAtUs: number | null;
   /** The youngest such moment already asked for, until it is answered; null: nothing is on its way. */
@@ -223,7 +246,7 @@ export interface Release {
   measuredAtUs: number | null;
 }
 
-export type JobCause = 'plan' | 'ttl' | 'request' | 'overshoot' | 'residue' | 'gang' | 'pressure';
+export type JobCause = 'plan' | 'ttl' | 'request' | 'overshoot' | 'residue' | 'gang' | 'pressure' | 'yield';
 
 /** An eviction command under way for one lease. */
 export interface Job {

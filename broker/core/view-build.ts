@@ -4,6 +4,7 @@ import { msSince } from './clock.js';
 import type { Card, Core, Lease, Process, Waiter } from './state.js';
 import type { CardView, LeaseView, LedgerView, ProcessView, WaiterView } from './view.js';
 import { positionOf } from './requests/queue.js';
+import { yieldView } from './cards/yield.js';
 
 /** The whole ledger at a moment (`atUs` only ages the samples). Costs a pass over everything; not for every step. */
 export function ledgerView(core: Core, atUs: number): LedgerView {
@@ -32,6 +33,7 @@ function cardView(core: Core, card: Card, nowUs: number): CardView {
     availableBytes: freeBytes === null ? null : freeBytes - card.holdBytes,
     loadToken: card.loadToken, forming: card.forming,
     lost: card.lost === null ? null : { sinceMs: Math.floor((nowUs - card.lost.sinceAtUs) / 1_000), reason: card.lost.reason },
+    yields: yieldView(core, card),
     closed: card.closedBy.size === 0 ? null : { sinceMs: msSince(core, card.closedSinceUs), waitsFor: [...card.closedBy] },
   };
 }

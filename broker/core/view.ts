@@ -1,6 +1,6 @@
 /** The ledger as people and programs read it: `leasehold ps`, `ledger()`, the demo's bars. A copy; changing it changes nothing. */
 import type { LeasePart, RequestClass, TruthSource } from '../../protocol/index.js';
-import type { CardKind, MissingReading } from './events.js';
+import type { CardKind, MissingReading, StrangerReading } from './events.js';
 
 export interface LeaseView {
   readonly lease: string;
@@ -23,6 +23,16 @@ export interface LeaseView {
   /** The card on which its process has bytes instead of here; null: none. */
   readonly misplacedOn: string | null;
   readonly idleMs: number;
+}
+
+/** How a card gives way to strangers. */
+export interface YieldView {
+  /** Made free for them, beside the reserve, when they take more. */
+  readonly freeBytes: number;
+  /** While they press: since when, and the largest of them, where the driver tells their pids. Null: they do not. */
+  readonly pressed: { readonly sinceMs: number; readonly strangersBytes: number; readonly strangers: readonly StrangerReading[] } | null;
+  /** Why it cannot be done there now; null: it can. */
+  readonly blind: string | null;
 }
 
 export interface CardView {
@@ -50,6 +60,8 @@ export interface CardView {
   readonly forming: string | null;
   /** Set while the card is gone: since when and why. Nothing is granted there, and nothing that was there is taken to be free. */
   readonly lost: { readonly sinceMs: number; readonly reason: string } | null;
+  /** Set where idle models give way to programs that are not ours. */
+  readonly yields: YieldView | null;
   /** Nothing is granted there: these processes of an earlier broker have not said what they hold. Null: open. */
   readonly closed: { readonly sinceMs: number; readonly waitsFor: readonly string[] } | null;
 }

@@ -43,6 +43,8 @@ t.test('what a person should know of has a line', async (t) => {
     ['state_lost', { what: 'secret', path: '/s/secret', reason: 'it is a folder' }, 'the secret at /s/secret cannot be put back: it is a folder'],
     ['sample_lost', { reading: 'failed', reason: 'exit code 9' }, 'GPU-5f3c9a1e cannot be read: exit code 9'],
     ['sample_regained', { missingMs: 1_500 }, 'GPU-5f3c9a1e is read again after 1.5 s'],
+    ['yielded', { strangersBytes: 64 * MiB, beforeBytes: 0, shortBytes: 8 * MiB, victims: 1, pids: '4711 4712' }, 'GPU-5f3c9a1e gives way to other programs, which have 64.0 MiB of it (pid 4711 4712): 8.0 MiB more are made free for them'],
+    ['yielded', { strangersBytes: 64 * MiB, shortBytes: 8 * MiB, pids: null }, 'GPU-5f3c9a1e gives way to other programs, which have 64.0 MiB of it: 8.0 MiB more are made free for them'],
     ['foreign_changed', { foreignBytes: 0, beforeBytes: 64 * MiB }, 'other programs use 0 of GPU-5f3c9a1e; it was 64.0 MiB'],
   ];
   for (const [name, data, line] of cases) t.equal(told(name, ['process_ended', 'host_growth'].includes(name) ? { name: '', model: '', ...data } : data), `09:08:07  ${line}`);
@@ -65,7 +67,7 @@ t.test('what is routine has none', async (t) => {
 });
 
 t.test('every event of the broker has been thought of', async (t) => {
-  const lines = ['loaded', 'evicted', 'eviction_failed', 'denied', 'waiting', 'process_ended', 'process_suspect', 'quarantined', 'overshoot', 'host_growth', 'residue', 'backing_off', 'sample_lost', 'sample_regained', 'foreign_changed', 'process_recorded', 'process_reattached', 'card_closed', 'card_opened', 'card_lost', 'card_regained', 'misplaced'];
+  const lines = ['loaded', 'evicted', 'eviction_failed', 'denied', 'waiting', 'process_ended', 'process_suspect', 'quarantined', 'overshoot', 'host_growth', 'residue', 'backing_off', 'sample_lost', 'sample_regained', 'foreign_changed', 'yielded', 'process_recorded', 'process_reattached', 'card_closed', 'card_opened', 'card_lost', 'card_regained', 'misplaced'];
   const none = ['granted', 'placed', 'spawned', 'process_ready', 'residency_changed', 'evicting', 'released'];
   t.strictSame([...lines, ...none].sort(), [...effectNames()].sort());
 });

@@ -184,6 +184,11 @@ t.test('a card', async (t) => {
     t.match(head({ lost: { reason: 'GPU is lost', sinceMs: 61_000 } })[0], /lost 1 m 01 s ago: GPU is lost/);
     t.match(head({ leasedBytes: 60 * 1024 ** 2 }).at(-1), /over its limit by 12\.0 MiB/);
     t.equal(overshootBytes(cardView({ foreignBytes: null })), 0);
+    const yields = { freeBytes: 2 * 1024 ** 2, pressed: null, blind: null };
+    t.equal(head({ yields }).at(-1), ' gives way to other programs until 2.0 MiB are free');
+    const pressed = { sinceMs: 1_500, strangersBytes: 9 * 1024 ** 2, strangers: [{ pid: 4711, usedBytes: 8 * 1024 ** 2 }] };
+    t.equal(head({ yields: { ...yields, pressed } }).slice(-2).join(''), ' gives way to other programs until 2.0 MiB are free: for 1.5 s they press, with 9.0 MiB (pid 4711 8.0 MiB)');
+    t.match(head({ yields: { ...yields, blind: 'it cannot be read' } }).at(-1), / until 2\.0 MiB are free, and cannot: it cannot be read$/);
     t.strictSame(head({ kind: 'cpu', device: 'CPU-0', totalBytes: 0 }), ['CPU-0  CPU, nothing is leased there']);
   });
 

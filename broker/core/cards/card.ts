@@ -9,6 +9,7 @@ import type { Card, Core } from '../state.js';
 import { terminate } from '../processes/terminate.js';
 import { onCardFound } from '../restart/unfound-cards.js';
 import { refuseGang } from '../requests/waiter.js';
+import { yieldingOf } from './yield.js';
 
 type Added = Extract<CoreEvent, { type: 'card_added' }>;
 type Lost = Extract<CoreEvent, { type: 'card_lost' }>;
@@ -30,6 +31,7 @@ export function onCardAdded(core: Core, event: Added): void {
     known.reserveBytes = event.reserveBytes;
     known.confirms = event.confirms;
     known.floorBytes = event.floorBytes;
+    known.yielding = yieldingOf(event, known.yielding);
     known.planEpoch++;
     // A larger card lets its processes be charged with more.
     for (const seat of known.seats.values()) core.relieved.add(seat);
@@ -106,7 +108,7 @@ function newCard(event: Added): Card {
     charged: { lease: 0, floor: 0, residue: 0, returning: 0 },
     chargedBytes: 0, residentBytes: 0, pendingBytes: 0, attributedBytes: 0, holdBytes: 0, idleBytes: 0,
     sample: null, sameTruthCount: 0, missing: null,
-    foreignBytes: null, strangersBytes: null, foreignBaseBytes: 0,
+    foreignBytes: null, strangersBytes: null, foreignBaseBytes: 0, strangers: [], yielding: yieldingOf(event, null),
     sampleWantedAtUs: null, sampleAskedAtUs: null, sampleAskedUs: 0,
     seats: new Map(), leases: new Set(), unsampled: new Map(),
     loading: new Set(), jobs: new Set(), wished: new Set(), releasing: new Set(), quarantined: new Set(), returning: new Map(), ending: new Set(),

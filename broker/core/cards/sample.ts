@@ -1,6 +1,6 @@
 /** A card has been read, or could not be. A sample judges only what was there when it was taken. */
 import { isUnannounced, judgeUnannounced } from '../restart/closed-cards.js';
-import { confirmReleases, isQuiet } from '../ledger/confirm.js';
+import { confirmReleases } from '../ledger/confirm.js';
 import type { CoreEvent, ProcessReading } from '../events.js';
 import { judge, leasedSeenBytes, seatOf, setReading } from '../ledger/ledger.js';
 import { closeLease } from '../ledger/lease-store.js';
@@ -11,6 +11,8 @@ import { cardOf, mustLease } from '../must.js';
 import { sampleAnswered } from './probe.js';
 import { count, explain, inWords, publish } from '../report.js';
 import { judgeSpills, spilledBytesOf } from './spill.js';
+import { judgeForeign } from './strangers.js';
+import { tellUnread, yieldToStrangers } from './yield.js';
 import type { Card, Core } from '../state.js';
 
 type Sampled = Extract<CoreEvent, { type: 'sampled' }>;
@@ -36,6 +38,7 @@ export function onSampled(core: Core, event: Sampled): void {
   card.sameTruthCount = card.sample?.truth === event.truth ? card.sameTruthCount + 1 : card.sample === null ? 2 : 1;
   if (event.processes === null && card.sample?.usedBytes !== event.usedBytes) noteMoved(core, card, null);
   card.sample = { takenAtUs, usedBytes: event.usedBytes, totalBytes: event.totalBytes, truth: event.truth };
+  card.strangers = event.strangers ?? [];
   takeReadings(core, card, event.usedBytes, card.confirms === 'process' ? event.processes : null);
   const givenBack = judgeCharges(core, card, takenAtUs);
   // A cgroup's limit may change, and the machine's size with it.
@@ -57,6 +60,7 @@ export function onSampled(core: Core, event: Sampled): void {
   core.dirty.add(card.device);
   sampleAnswered(core, card, takenAtUs);
   if (card === core.host) relieveHost(core, card);
+  else yieldToStrangers(core, card);
 }
 
 /** Lets the sample judge what has changed; what each process has given back since it was taken. */
@@ -89,6 +93,7 @@ function missed(core: Core, card: Card, reading: SampleFailed['reading'], reason
   } else {
     card.missing = { reading, reason, sinceAtUs: card.missing.sinceAtUs };
   }
+  tellUnread(core, card);
   core.dirty.add(card.device);
   sampleAnswered(core, card, null);
 }
@@ -143,37 +148,4 @@ function confirmQuarantined(core: Core, card: Card): void {
     publish(core, 'released', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, freedBytes: lease.charge.residentBytes, how: 'seen gone after quarantine' });
     closeLease(core, lease);
   }
-}
-
-/** Used bytes that none of ours explain (D15). The base against which releases are judged moves only while nothing is leaving. */
-function judgeForeign(core: Core, card: Card, takenAtUs: number, usedBytes: number): void {
-  const foreignBytes = Math.max(0, usedBytes - card.attributedBytes);
-  const before = card.foreignBytes ?? 0;
-  card.foreignBytes = foreignBytes;
-  const still = card.closedBy.size === 0 && card.releasing.size === 0 && card.returning.size === 0 && card.ending.size === 0;
-  if (card.strangersBytes !== null) {
-    // Bytes of a process that has just died, its exit not yet heard of, look like a stranger's.
-    const certain = card.returning.size === 0 && card.ending.size === 0 && !hasVanished(core, card);
-    card.foreignBaseBytes = certain ? card.strangersBytes : Math.min(card.foreignBaseBytes, card.strangersBytes);
-  } else if (still && isQuiet(core, card, takenAtUs)) card.foreignBaseBytes = foreignBytes;
-  else card.foreignBaseBytes = Math.min(card.foreignBaseBytes, Math.max(0, usedBytes - settledAttributed(core, card)));
-  // A machine's memory is never at rest: there only what matters is told.
-  const toldFromBytes = card === core.host ? Math.floor(card.totalBytes / 64) : core.options.limits.measureToleranceBytes;
-  if (Math.abs(foreignBytes - before) > toldFromBytes) publish(core, 'foreign_changed', { device: card.device, foreignBytes, beforeBytes: before });
-}
-
-/** A process that should take bytes here is no longer listed. */
-function hasVanished(core: Core, card: Card): boolean {
-  for (const seat of card.seats.values()) {
-    if (seat.readingBytes === 0 && seat.leasedBytes + seat.floor.residentBytes > core.options.limits.measureToleranceBytes) return true;
-  }
-  return false;
-}
-
-/** Attributed bytes without what is on its way back. */
-function settledAttributed(core: Core, card: Card): number {
-  let bytes = card.attributedBytes;
-  for (const id of card.releasing) bytes -= mustLease(core, id).charge.attributedBytes;
-  for (const returning of card.returning.values()) bytes -= returning.charge.attributedBytes;
-  return bytes;
 }

@@ -65,8 +65,8 @@ function sendMove(core: Core, lease: Lease, order: EvictionOrder): void {
     reason: order.reason,
   });
   publish(core, 'evicting', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, rung, when: order.when, cause: order.cause, reason: order.reason });
-  // A plan has its own record, under the request that it was made for and under each victim.
-  if (order.cause !== 'plan') explain(core, { verdict: 'evicting', text: `${lease.model} is to be ${rungWords[rung]}: ${order.reason}`, generation: lease.generation, model: lease.model, device: lease.device });
+  // A plan has its own record, under whom it was made for and under each victim.
+  if (order.cause !== 'plan' && order.cause !== 'yield') explain(core, { verdict: 'evicting', text: `${lease.model} is to be ${rungWords[rung]}: ${order.reason}`, generation: lease.generation, model: lease.model, device: lease.device });
 }
 
 /** It is unloaded for want of room in the machine's memory (B50, B185). */

@@ -4,16 +4,15 @@
  * suffices) have a busy victim's door shut; and keep what comes free as its hold.
  */
 import { available, leavingBytes, ledgerTermBytes, numbersOf } from '../ledger/available.js';
-import { explainVictims, isSerial, leavingHereBytes, noneLeaving, planVictims, type Leaving, type Plan, type Seeker, type Victim } from '../eviction/plan.js';
+import { carryOutPlan } from '../eviction/carry-out.js';
+import { explainVictims, isSerial, leavingHereBytes, noneLeaving, planVictims, type Leaving, type Plan, type Seeker } from '../eviction/plan.js';
 import { companions } from '../gangs/gang.js';
-import { makesRoomToPark } from '../memory/park.js';
 import { shownNeed } from '../ledger/need.js';
-import { mustCard, mustProcess, mustLease } from '../must.js';
-import { cancelDrain, startEviction } from '../eviction/ladder.js';
+import { mustCard, mustLease } from '../must.js';
+import { cancelDrain } from '../eviction/ladder.js';
 import { inOrder } from './queue.js';
 import { explain, inWords } from '../report.js';
 import type { Card, Core, Job, Lease, Waiter } from '../state.js';
-import { terminate } from '../processes/terminate.js';
 import { cheapestSet } from '../eviction/victim-policy.js';
 
 /** What is to be done for the first of a queue: victims to be put away, drains to be given up for them; or only what it waits for. */
@@ -92,50 +91,20 @@ function slowDrains(core: Core, card: Card, head: Waiter): [Lease, Job][] {
   return slow;
 }
 
-/** Carries a plan out. With busy victims in it only their doors are shut now: the idle ones go when that has worked. */
+/** The record comes first: it is filed under the request, and names each victim. */
 function commit(core: Core, card: Card, head: Waiter, plan: Plan, shortBytes: number): void {
   head.planned = true;
-  const drains = plan.victims.filter((victim) => victim.busy);
-  const chosen = drains.length > 0 ? drains : plan.victims;
-  const ready = chosen.filter(({ lease }) => lease === null || !makesRoomToPark(core, lease));
-  // All of them wait for room to be parked: that was told when it began to be made.
-  if (ready.length === 0) return;
-  explain(core, {
-    verdict: 'evicting',
-    text: `${head.model} needs ${inWords(shortBytes)} more on ${card.device}: ${plan.victims.length === 1 ? '1 victim' : `${String(plan.victims.length)} victims`} chosen, at an expected cost of ${plan.costMs.toFixed(0)} ms`,
-    generation: head.generation, request: head.request, model: head.model, device: card.device, class: head.class, arrivedUs: head.arrivedUs,
-    numbers: numbersOf(core, card, shownNeed(core, head)),
-    victims: explainVictims(core, card, seekerOf(head), plan),
-  });
-  const now = card.confirms === 'total' ? ready.slice(0, 1) : ready;
-  const spareBytes = plan.victims.reduce((sum, victim) => sum + victim.freesBytes, 0) - shortBytes;
-  const partial = partialVictim(core, chosen, spareBytes);
-  for (const victim of now) evict(core, head, victim, victim === partial ? spareBytes : 0);
-}
-
-/** The victim of which only a part is needed, where its engine can free a part. */
-function partialVictim(core: Core, victims: readonly Victim[], spareBytes: number): Victim | null {
-  if (spareBytes <= 0) return null;
-  let best: Victim | null = null;
-  for (const victim of victims) {
-    // What is spread over several cards goes as a whole: a part of it serves nobody.
-    if (victim.lease === null || victim.lease.gang !== null || victim.lease.partialFailed || victim.freesBytes <= spareBytes) continue;
-    if (core.processes.get(victim.generation)?.capabilities?.partial !== true) continue;
-    if (best === null || victim.freesBytes > best.freesBytes) best = victim;
-  }
-  return best;
-}
-
-function evict(core: Core, head: Waiter, victim: Victim, keepBytes: number): void {
-  const { lease } = victim;
-  if (lease === null) {
-    terminate(core, mustProcess(core, victim.generation), 'evicted', `room for ${head.model}`);
-    return;
-  }
-  startEviction(core, lease, {
-    cause: 'plan', when: victim.busy ? 'drained' : 'now',
-    bytes: keepBytes > 0 ? victim.freesBytes - keepBytes : null,
-    target: 'host', waiterSinceAtUs: head.arrivedAtUs, beneficiary: head.key, reason: `room for ${head.model}`,
+  carryOutPlan(core, card, plan, shortBytes, {
+    cause: 'plan', waiterSinceAtUs: head.arrivedAtUs, beneficiary: head.key, reason: `room for ${head.model}`,
+    tell: (chosenText) => {
+      explain(core, {
+        verdict: 'evicting',
+        text: `${head.model} needs ${inWords(shortBytes)} more on ${card.device}: ${chosenText}`,
+        generation: head.generation, request: head.request, model: head.model, device: card.device, class: head.class, arrivedUs: head.arrivedUs,
+        numbers: numbersOf(core, card, shownNeed(core, head)),
+        victims: explainVictims(core, card, seekerOf(head), plan),
+      });
+    },
   });
 }
 

@@ -46,7 +46,19 @@ export function renderCard(card: CardView, leases: readonly LeaseView[], names: 
   const stretches = cardStretches(card, leases, names);
   const over = overshootBytes(card);
   const warning = over === 0 ? [] : [palette.red(` over its limit by ${formatBytes(over)}`)];
-  return [...head, ` ${renderBar(stretches, columns - 2, palette)}`, ...renderLegend(stretches, columns, palette), ...warning];
+  return [...head, ` ${renderBar(stretches, columns - 2, palette)}`, ...renderLegend(stretches, columns, palette), ...warning, ...renderYields(card, columns, palette)];
+}
+
+/** What is kept free for other programs, who presses, and why it cannot be done. */
+function renderYields({ yields }: CardView, columns: number, palette: Palette): string[] {
+  if (yields === null) return [];
+  const { freeBytes, pressed, blind } = yields;
+  const named = (pressed?.strangers ?? []).map(({ pid, usedBytes }) => `pid ${String(pid)} ${formatBytes(usedBytes)}`).join(', ');
+  const now = blind !== null ? `, and cannot: ${blind}`
+    : pressed === null ? ''
+    : `: for ${formatMs(pressed.sinceMs)} they press, with ${formatBytes(pressed.strangersBytes)}${named === '' ? '' : ` (${named})`}`;
+  const paint = pressed === null && blind === null ? palette.dim : palette.yellow;
+  return wrap(`gives way to other programs until ${formatBytes(freeBytes)} are free${now}`, columns - 2).map((line) => ` ${paint(line)}`);
 }
 
 /** The machine's memory as one more bar: what each model has there. */

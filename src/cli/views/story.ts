@@ -47,6 +47,11 @@ class Facts {
     return shortDevice(this.text('device'));
   }
 
+  /** ` (pid 4711 4712)`, or nothing. */
+  get pids(): string {
+    return this.text('pids') === '' ? '' : ` (pid ${this.text('pids')})`;
+  }
+
   /** ` (why)`, or nothing. */
   because(field: string): string {
     return this.text(field) === '' ? '' : ` (${this.text(field)})`;
@@ -83,6 +88,7 @@ const lines: Readonly<Record<string, (facts: Facts) => Line>> = {
   state_lost: (facts) => ['bad', `the ${facts.text('what')} at ${facts.text('path')} cannot be put back: ${facts.text('reason')}`],
   sample_lost: (facts) => ['bad', `${facts.card} cannot be read: ${facts.text('reason')}`],
   sample_regained: (facts) => ['plain', `${facts.card} is read again after ${facts.ms('missingMs')}`],
+  yielded: (facts) => ['warn', `${facts.card} gives way to other programs, which have ${facts.bytes('strangersBytes')} of it${facts.pids}: ${facts.bytes('shortBytes')} more are made free for them`],
   foreign_changed: (facts) => ['plain', `other programs use ${facts.bytes('foreignBytes')} of ${facts.card}; it was ${facts.bytes('beforeBytes')}`],
 };
 

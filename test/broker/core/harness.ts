@@ -25,6 +25,7 @@ export interface CardOptions {
   readonly floorBytes?: number | null;
   readonly kind?: CardKind;
   readonly unified?: boolean;
+  readonly yieldFreeBytes?: number | null;
 }
 
 export interface AskOptions {
@@ -60,6 +61,8 @@ interface CardTruth {
   readonly byProcess: Map<string, number>;
   /** Set: no reading, only this failure. */
   failing: Extract<CoreEvent, { type: 'sample_failed' }>['reading'] | null;
+  /** Of strangers, by pid; what of the foreign bytes the driver names. */
+  strangers: readonly { readonly pid: number; readonly usedBytes: number }[];
 }
 
 export interface StageOptions {
@@ -119,9 +122,9 @@ export class Stage {
   }
 
   card(device = card0, options: CardOptions = {}): void {
-    const { totalBytes = 24 * GiB, reserveBytes = 0, confirms = 'process', floorBytes = 0, kind = 'gpu', unified = false } = options;
-    this.truths.set(device, { totalBytes, confirms, foreignBytes: 0, byProcess: new Map(), failing: null });
-    this.send({ type: 'card_added', device, name: 'a card', kind, totalBytes, reserveBytes, confirms, floorBytes, unified });
+    const { totalBytes = 24 * GiB, reserveBytes = 0, confirms = 'process', floorBytes = 0, kind = 'gpu', unified = false, yieldFreeBytes = null } = options;
+    this.truths.set(device, { totalBytes, confirms, foreignBytes: 0, byProcess: new Map(), failing: null, strangers: [] });
+    this.send({ type: 'card_added', device, name: 'a card', kind, totalBytes, reserveBytes, confirms, floorBytes, unified, yieldFreeBytes });
   }
 
   truth(device = card0): CardTruth {
@@ -153,7 +156,7 @@ export class Stage {
     if (truth.failing !== null) return this.send({ type: 'sample_failed', device, reading: truth.failing, reason: 'as the test wants' });
     return this.send({
       type: 'sampled', device, takenAtUs: takenAtUs ?? this.nowUs, usedBytes: this.usedBytes(device), totalBytes: truth.totalBytes, truth: 'nvml',
-      processes: truth.confirms === 'process' ? [...truth.byProcess].map(([generation, usedBytes]) => ({ generation, usedBytes })) : null,
+      processes: truth.confirms === 'process' ? [...truth.byProcess].map(([generation, usedBytes]) => ({ generation, usedBytes })) : null, strangers: truth.strangers,
     });
   }
 
