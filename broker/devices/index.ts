@@ -13,7 +13,7 @@ export { createNvidiaSmiRung, type NvidiaSmiRungOptions } from './nvidia-smi-run
 export { createNvmlRung, type NvmlRungOptions } from './nvml-rung.js';
 export { deviceNotes, devicePlatform, type DevicePlatform } from './platform.js';
 export { createRealRungs, type RealRungsOptions } from './real-rungs.js';
-export { defaultReserveBytes } from './reserve.js';
+export { defaultReserveBytes, defaultYieldFreeBytes } from './reserve.js';
 export { CardJournal } from './card-journal.js';
 export { SimulatedCard, simulatedDevice, type AllocateOutcome, type SimulatedCardOptions, type SimulatedCounters } from './simulated-card.js';
 export { isSimulatedSpec, parseSimulatedSpec, type SimulatedSpec } from './simulated-spec.js';

@@ -19,3 +19,11 @@ export function defaultReserveBytes(card: Pick<CardDescription, 'kind' | 'displa
   if (platform !== 'win32') return displayBaseBytes + 400 * mebibyte;
   return displayBaseBytes + 600 * mebibyte + (card.totalBytes > 15 * gibibyte ? 100 * mebibyte : 0);
 }
+
+/** What one step of a stranger's takes before the next reading: a desktop's next window, a game's textures, a notebook's first tensors. */
+const yieldStepBytes = 2 * gibibyte;
+
+/** What `yield: auto` makes free for other programs beside the reserve: a tenth of the card, at most 2 GiB, at least 1. */
+export function defaultYieldFreeBytes(totalBytes: number): number {
+  return Math.max(1, Math.min(yieldStepBytes, Math.floor(totalBytes / 10)));
+}

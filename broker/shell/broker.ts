@@ -37,6 +37,8 @@ export interface OwnedCard {
   readonly card: CardDescription;
   readonly reader: CardReader;
   readonly reserveBytes: number;
+  /** Made free for other programs, beside the reserve, when they take more; null or left out: nothing is given up for them. */
+  readonly yieldFreeBytes?: number | null;
 }
 
 export interface BrokerOptions {
@@ -197,9 +199,9 @@ class RunningBroker implements Broker {
   }
 
   #addCards(): void {
-    for (const { card, reader, reserveBytes } of this.#owned) {
-      this.#loop.feed(cardAdded(card, reserveBytes));
-      if (card.kind !== 'cpu') this.#sampler.watch(card, reader, reserveBytes);
+    for (const owned of this.#owned) {
+      this.#loop.feed(cardAdded(owned.card, owned));
+      if (owned.card.kind !== 'cpu') this.#sampler.watch(owned.card, owned.reader, owned);
     }
   }
 

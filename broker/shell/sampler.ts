@@ -28,14 +28,23 @@ export interface CardReader {
 }
 
 /** What the core is told of a card that is there. */
-export function cardAdded({ device, name, kind, totalBytes, confirms, floorBytes, unified = false }: CardDescription, reserveBytes: number): UntimedEvent {
-  return { type: 'card_added', device, name, kind, totalBytes, reserveBytes, confirms, floorBytes, unified };
+export function cardAdded({ device, name, kind, totalBytes, confirms, floorBytes, unified = false }: CardDescription, { reserveBytes, yieldFreeBytes = null }: KeptFree): UntimedEvent {
+  return { type: 'card_added', device, name, kind, totalBytes, reserveBytes, confirms, floorBytes, unified, yieldFreeBytes };
 }
+
+/** What the operator keeps free on a card: always, and for programs that are not ours when they take more. */
+export interface KeptFree {
+  readonly reserveBytes: number;
+  readonly yieldFreeBytes?: number | null;
+}
+
+/** Of processes that are not ours the largest are told by their pids. */
+const strangersTold = 4;
 
 interface Watch {
   readonly card: CardDescription;
   readonly reader: CardReader;
-  readonly reserveBytes: number;
+  readonly kept: KeptFree;
   lost: boolean;
   reading: boolean;
   /** A reading taken not before this is still wanted; 0: none. */
@@ -56,8 +65,8 @@ export class Sampler {
     this.#feed = feed;
   }
 
-  watch(card: CardDescription, reader: CardReader, reserveBytes: number): void {
-    const watch: Watch = { card, reader, reserveBytes, lost: false, reading: false, wantedFromUs: 0, timer: null };
+  watch(card: CardDescription, reader: CardReader, kept: KeptFree): void {
+    const watch: Watch = { card, reader, kept, lost: false, reading: false, wantedFromUs: 0, timer: null };
     this.#watches.set(card.device, watch);
     this.#read(watch);
   }
@@ -103,7 +112,7 @@ export class Sampler {
       watch.lost = true;
       return;
     }
-    if (watch.lost) this.#feed(cardAdded(watch.card, watch.reserveBytes));
+    if (watch.lost) this.#feed(cardAdded(watch.card, watch.kept));
     watch.lost = false;
     this.#feed(this.#eventOf(reading));
   }
@@ -130,6 +139,7 @@ export class Sampler {
     if (reading.kind === 'missing') {
       return { type: 'sample_failed', device: reading.device, reading: reading.reading, reason: reading.reason };
     }
+    const split = reading.processes === null ? null : this.#split(reading.device, reading.processes);
     return {
       type: 'sampled',
       device: reading.device,
@@ -137,22 +147,27 @@ export class Sampler {
       usedBytes: reading.usedBytes,
       totalBytes: reading.totalBytes,
       truth: reading.truth,
-      processes: reading.processes === null ? null : this.#byGeneration(reading.device, reading.processes),
+      processes: split === null ? null : split.ours,
+      ...(split === null ? {} : { strangers: split.strangers }),
       ...(reading.spilled === undefined ? {} : { spilled: this.#spilledOf(reading.device, reading.spilled) }),
     };
   }
 
-  /** Sums pids by the generation that owns them; what nobody owns is left out: it is foreign. */
-  #byGeneration(device: string, processes: readonly PidReading[]): { generation: string; usedBytes: number }[] {
+  /** Sums pids by the generation that owns them; what nobody owns is foreign, and the largest of those are told. */
+  #split(device: string, processes: readonly PidReading[]): { ours: { generation: string; usedBytes: number }[]; strangers: PidReading[] } {
     const sums = new Map<string, number>();
+    const strangers: PidReading[] = [];
     for (const process of processes) {
-      for (const { generation, usedBytes } of this.#owners.of(process, device)) sums.set(generation, (sums.get(generation) ?? 0) + usedBytes);
+      const owners = this.#owners.of(process, device);
+      for (const { generation, usedBytes } of owners) sums.set(generation, (sums.get(generation) ?? 0) + usedBytes);
+      if (owners.length === 0 && process.usedBytes > 0) strangers.push({ pid: process.pid, usedBytes: process.usedBytes });
     }
-    return [...sums].map(([generation, usedBytes]) => ({ generation, usedBytes }));
+    strangers.sort((a, b) => b.usedBytes - a.usedBytes || a.pid - b.pid);
+    return { ours: [...sums].map(([generation, usedBytes]) => ({ generation, usedBytes })), strangers: strangers.slice(0, strangersTold) };
   }
 
   #spilledOf(device: string, spilled: readonly { readonly pid: number; readonly spilledBytes: number }[]): { generation: string; spilledBytes: number }[] {
-    const sums = this.#byGeneration(device, spilled.map(({ pid, spilledBytes }) => ({ pid, usedBytes: spilledBytes })));
-    return sums.map(({ generation, usedBytes }) => ({ generation, spilledBytes: usedBytes }));
+    const { ours } = this.#split(device, spilled.map(({ pid, spilledBytes }) => ({ pid, usedBytes: spilledBytes })));
+    return ours.map(({ generation, usedBytes }) => ({ generation, spilledBytes: usedBytes }));
   }
 }

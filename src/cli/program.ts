@@ -77,7 +77,7 @@ function buildProgram(dependencies: Dependencies, done: (code: number) => void):
   };
 
   add('up', 'own the cards and serve until Ctrl-C', async () => (await import('./commands/up.js')).up)
-    .addOption(cardOption()).addOption(reserveOption()).addOption(ledgerOnlyOption()).addOption(hostMemoryOption()).addOption(hostReserveOption());
+    .addOption(cardOption()).addOption(reserveOption()).addOption(yieldOption()).addOption(ledgerOnlyOption()).addOption(hostMemoryOption()).addOption(hostReserveOption());
   addRunOptions(add('run', 'ask a model; the prompt is the arguments, or standard input', async () => (await import('./commands/run.js')).run))
     .argument('<model>', 'a name or alias, owner/name once it is pulled, or the path of a GGUF file')
     .argument('[prompt...]', 'the question; left out: read from standard input');
@@ -145,7 +145,7 @@ function addRunOptions(command: Command): Command {
     .option('--context <tokens>', 'tokens of the context, like 4096 or 32k (32 times 1024)')
     .option('-q, --quiet', 'no progress on standard error')
     .option('-v, --verbose', 'tokens and times at the end, on standard error')
-    .addOption(cardOption()).addOption(reserveOption()).addOption(brokerOption()).addOption(ledgerOnlyOption()).addOption(hostMemoryOption()).addOption(hostReserveOption());
+    .addOption(cardOption()).addOption(reserveOption()).addOption(yieldOption()).addOption(brokerOption()).addOption(ledgerOnlyOption()).addOption(hostMemoryOption()).addOption(hostReserveOption());
 }
 
 function addEstimateOptions(command: Command): Command {
@@ -181,6 +181,7 @@ function addCommonOptions(command: Command): void {
 
 const cardOption = (): Option => new Option('--device <card>', 'auto, cpu, sim:SIZE or a UUID; may be repeated').argParser(collect);
 const reserveOption = (): Option => new Option('--reserve <size>', 'bytes kept free on every card, like 256MiB');
+const yieldOption = (): Option => new Option('--yield <size>', 'give way to other programs on every card until so much is free: off, auto or like 2GiB (default: off)');
 const hostMemoryOption = (): Option => new Option('--host-memory <what>', 'lease the machine\'s memory too: auto, system, off or sim:SIZE (default: auto)');
 const hostReserveOption = (): Option => new Option('--host-reserve <size>', 'bytes of it kept free for everything else (default: a tenth)');
 const brokerOption = (): Option => new Option('--broker <how>', 'auto, own or attach (default: auto)');

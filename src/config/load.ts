@@ -139,6 +139,7 @@ function toOptions(layers: readonly Layer[]): OrchestratorOptions {
     models: first(layers, 'models'),
     devices: first(layers, 'devices'),
     reserveBytes: first(layers, 'reserveBytes'),
+    yieldFreeBytes: first(layers, 'yieldFreeBytes'),
     broker: first(layers, 'broker'),
     stateFolder: first(layers, 'stateFolder'),
     allowLedgerOnly: first(layers, 'allowLedgerOnly'),

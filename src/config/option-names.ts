@@ -4,10 +4,10 @@ import type { Settings } from './settings.js';
 
 /** Where the file calls it otherwise. */
 const inFile: Readonly<Record<string, string>> = {
-  reserveBytes: 'reserve', stateFolder: 'state', engines: 'workers', contextTokens: 'context', ttlMs: 'ttl', pinned: 'pin',
+  reserveBytes: 'reserve', yieldFreeBytes: 'yield', stateFolder: 'state', engines: 'workers', contextTokens: 'context', ttlMs: 'ttl', pinned: 'pin',
 };
 
-const settingsNamed: readonly (keyof Settings)[] = ['models', 'devices', 'reserveBytes', 'stateFolder', 'engines', 'limits'];
+const settingsNamed: readonly (keyof Settings)[] = ['models', 'devices', 'reserveBytes', 'yieldFreeBytes', 'stateFolder', 'engines', 'limits'];
 
 /**
  * `models.coder.contextTokens` as `models`, `coder`, `context`, and whose setting it is; null for what no source sets.

@@ -3,15 +3,16 @@ import { isAbsolute, join, resolve } from 'node:path';
 import {
   LeaseholdError, classes, defaultLimits, parseBytes, type ClassPolicy, type LimitName, type Limits, type RequestClass,
 } from '../../protocol/index.js';
-import type { EngineOptions, HostMemoryOptions, ModelOptions } from '../orchestrator/options.js';
+import type { EngineOptions, HostMemoryOptions, ModelOptions, YieldFree } from '../orchestrator/options.js';
 import { parseDurationMs } from './durations.js';
 import { configInvalid, pointerText, type Pointer, type Source } from './fault.js';
-import type { Duration, LogLevel, Scalar, Size, Written, WrittenModel } from './written.js';
+import type { Duration, LogLevel, Scalar, Size, Written, WrittenModel, WrittenYield } from './written.js';
 
 /** One source's settings in our units; what it does not say is absent. */
 export interface Settings {
   readonly devices?: readonly string[];
   readonly reserveBytes?: number | Readonly<Record<string, number>>;
+  readonly yieldFreeBytes?: YieldFree | Readonly<Record<string, YieldFree>>;
   readonly stateFolder?: string;
   readonly broker?: 'auto' | 'own' | 'attach';
   readonly allowLedgerOnly?: boolean;
@@ -30,6 +31,7 @@ export function interpret(written: Written, source: Source, folder: string, home
   return withoutUndefined({
     devices: typeof written.devices === 'string' ? [written.devices] : written.devices,
     reserveBytes: read.reserve(written.reserve),
+    yieldFreeBytes: read.yield(written.yield),
     stateFolder: written.state === undefined ? undefined : read.path(written.state),
     broker: written.broker,
     allowLedgerOnly: written.allowLedgerOnly,
@@ -64,6 +66,12 @@ class Reader {
     if (written === undefined) return undefined;
     if (typeof written !== 'object') return this.size(written, ['reserve']);
     return this.each(written, (size, pointer) => this.size(size, pointer), ['reserve']);
+  }
+
+  yield(written: Written['yield']): Settings['yieldFreeBytes'] {
+    if (written === undefined) return undefined;
+    const free = (word: WrittenYield, pointer: Pointer): YieldFree => (word === 'off' || word === 'auto' ? word : this.size(word, pointer));
+    return typeof written === 'object' ? this.each(written, free, ['yield']) : free(written, ['yield']);
   }
 
   hostMemory(written: Written['hostMemory']): HostMemoryOptions | undefined {

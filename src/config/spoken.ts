@@ -9,6 +9,7 @@ export interface Flags {
   readonly state?: string;
   readonly device?: readonly string[];
   readonly reserve?: string;
+  readonly yield?: string;
   readonly broker?: string;
   readonly hostMemory?: string;
   readonly hostReserve?: string;
@@ -28,6 +29,7 @@ export const configVariables: Readonly<Record<string, Pointer>> = {
   LEASEHOLD_STATE: ['state'],
   LEASEHOLD_DEVICES: ['devices'],
   LEASEHOLD_RESERVE: ['reserve'],
+  LEASEHOLD_YIELD: ['yield'],
   LEASEHOLD_BROKER: ['broker'],
   LEASEHOLD_HOST_MEMORY: ['hostMemory', 'lease'],
   LEASEHOLD_HOST_RESERVE: ['hostMemory', 'reserve'],
@@ -67,13 +69,14 @@ export function fromEnvironment(env: NodeJS.ProcessEnv): Spoken {
 /** Settings of the command line. */
 export function fromFlags(flags: Flags): Spoken {
   const names: Readonly<Record<string, string>> = {
-    'state': '--state', 'devices': '--device', 'reserve': '--reserve', 'broker': '--broker',
+    'state': '--state', 'devices': '--device', 'reserve': '--reserve', 'yield': '--yield', 'broker': '--broker',
     'hostMemory.lease': '--host-memory', 'hostMemory.reserve': '--host-reserve', 'allowLedgerOnly': '--allow-ledger-only', 'log.level': '--log-level', 'log.file': '--log-file', 'limits': '--limit',
   };
   const spoken = new Builder('command line', new Map(Object.entries(names)), (where) => (where.startsWith('--limit') ? '`leasehold limits` lists every limit with its default.' : 'The same command with --help says what each option takes.'));
   if (flags.state !== undefined) spoken.set(['state'], flags.state);
   if (flags.device !== undefined && flags.device.length > 0) spoken.set(['devices'], flags.device.flatMap(deviceList));
   if (flags.reserve !== undefined) spoken.set(['reserve'], meaning(['reserve'], flags.reserve));
+  if (flags.yield !== undefined) spoken.set(['yield'], meaning(['yield'], flags.yield));
   if (flags.broker !== undefined) spoken.set(['broker'], flags.broker);
   if (flags.hostMemory !== undefined) spoken.set(['hostMemory', 'lease'], flags.hostMemory);
   if (flags.hostReserve !== undefined) spoken.set(['hostMemory', 'reserve'], meaning(['hostMemory', 'reserve'], flags.hostReserve));
@@ -129,7 +132,7 @@ function meaning(pointer: Pointer, text: string): unknown {
   const trimmed = text.trim();
   if (pointer[0] === 'devices') return deviceList(trimmed);
   if (pointer[0] === 'allowLedgerOnly') return booleans[trimmed.toLowerCase()] ?? trimmed;
-  const numeric = pointer.includes('reserve') || pointer[0] === 'limits';
+  const numeric = pointer.includes('reserve') || pointer[0] === 'yield' || pointer[0] === 'limits';
   return numeric && /^-?\d{1,15}$/.test(trimmed) ? Number(trimmed) : trimmed;
 }
 

@@ -36,10 +36,14 @@ export interface WrittenWorker {
   readonly cpuFallback?: 'allow' | 'refuse';
 }
 
+/** `off`, `auto` or a size. */
+export type WrittenYield = Size;
+
 /** What the schema lets through: of one source, anything may be left out. */
 export interface Written {
   readonly devices?: string | readonly string[];
   readonly reserve?: Size | Readonly<Record<string, Size>>;
+  readonly yield?: WrittenYield | Readonly<Record<string, WrittenYield>>;
   readonly state?: string;
   readonly broker?: 'auto' | 'own' | 'attach';
   readonly allowLedgerOnly?: boolean;

@@ -3,15 +3,15 @@ import { totalmem } from 'node:os';
 import { LeaseholdError } from '../../protocol/index.js';
 import { inWords } from '../../broker/core/report.js';
 import {
-  DeviceLadder, HostMemory, SimulatedCard, cpuCard, cpuDevice, cpuReading, createRealRungs, defaultHostReserveBytes, defaultReserveBytes, isSimulatedSpec, isUnified, maskedCards, normaliseDevice,
+  DeviceLadder, HostMemory, SimulatedCard, cpuCard, cpuDevice, cpuReading, createRealRungs, defaultHostReserveBytes, defaultReserveBytes, defaultYieldFreeBytes, isSimulatedSpec, isUnified, maskedCards, normaliseDevice,
   parseSimulatedSpec, simulatedDevice, type CardDescription, type Inventory,
 } from '../../broker/devices/index.js';
 import type { CardReader, Log, OwnedCard } from '../../broker/shell/index.js';
 import { monotonicUs } from '../../protocol/node/index.js';
-import type { OrchestratorOptions } from './options.js';
+import type { OrchestratorOptions, YieldFree } from './options.js';
 import { optionsHelp } from './tables.js';
 
-export type DeviceOptions = Pick<OrchestratorOptions, 'devices' | 'reserveBytes'>;
+export type DeviceOptions = Pick<OrchestratorOptions, 'devices' | 'reserveBytes' | 'yieldFreeBytes'>;
 
 /**
  * Words mean: `auto` every real card that the masks of this process leave, else the CPU; `cpu` the pseudo-card on
@@ -28,7 +28,8 @@ export async function discoverCards(options: DeviceOptions, stateId: string, log
   const found = [...simulated, ...real, ...cpu];
   try {
     const reserves = reservesOf(found.map(({ card }) => card), options.reserveBytes ?? null);
-    return found.map((each, index) => ({ ...each, reserveBytes: reserves[index] ?? 0 }));
+    const yields = yieldsOf(found.map(({ card }) => card), reserves, options.yieldFreeBytes ?? null);
+    return found.map((each, index) => ({ ...each, reserveBytes: reserves[index] ?? 0, yieldFreeBytes: yields[index] ?? null }));
   } catch (error) {
     for (const { reader } of found) await reader.close();
     throw error;
@@ -126,10 +127,34 @@ function reservesOf(cards: readonly CardDescription[], given: OrchestratorOption
   });
 }
 
+/** Bytes made free for other programs, card by card; null: none. Throws as `reservesOf` does. */
+function yieldsOf(cards: readonly CardDescription[], reserves: readonly number[], given: OrchestratorOptions['yieldFreeBytes']): readonly (number | null)[] {
+  const byDevice = typeof given === 'object' && given !== null ? given : {};
+  for (const [word, free] of Object.entries(byDevice)) {
+    checkYield(`yieldFreeBytes.${word}`, free);
+    if (!cards.some(({ device }) => device === word || device === normaliseDevice(word))) throw unknownDevice(word, cards);
+  }
+  if (typeof given === 'number' || typeof given === 'string') checkYield('yieldFreeBytes', given);
+  const named = new Map(Object.entries(byDevice).map(([word, free]) => [normaliseDevice(word) ?? word, free]));
+  return cards.map((card, index) => {
+    const free = typeof given === 'object' ? named.get(card.device) : given;
+    // Nothing is leased on the CPU, and nobody else's bytes are read there.
+    if (free === undefined || free === 'off' || card.totalBytes === 0) return null;
+    if (free === 'auto') return defaultYieldFreeBytes(card.totalBytes);
+    checkRoom(card, free + (reserves[index] ?? 0), 'yieldFreeBytes');
+    return free;
+  });
+}
+
+function checkYield(field: string, free: YieldFree): void {
+  if (free === 'auto' || free === 'off' || (Number.isSafeInteger(free) && (free) > 0)) return;
+  throw new LeaseholdError('config_invalid', { path: field, where: field, reason: `${JSON.stringify(free)} is not off, auto or a number of bytes`, option: field }, { help: optionsHelp });
+}
+
 /** A reserve that leaves nothing of a card is a mistake, most often in its unit. */
-function checkRoom({ device, totalBytes }: CardDescription, reserveBytes: number): void {
+function checkRoom({ device, totalBytes }: CardDescription, reserveBytes: number, option = 'reserveBytes'): void {
   if (totalBytes === 0 || reserveBytes < totalBytes) return;
-  throw new LeaseholdError('config_invalid', { path: 'reserveBytes', where: device, reason: `${inWords(reserveBytes)} would be kept free of ${inWords(totalBytes)}: nothing could be granted there`, option: 'reserveBytes' }, { help: 'Give less than the card has; 0 keeps nothing free.' });
+  throw new LeaseholdError('config_invalid', { path: option, where: device, reason: `${inWords(reserveBytes)} would be kept free of ${inWords(totalBytes)}: nothing could be granted there`, option }, { help: 'Give less than the card has; 0 keeps nothing free.' });
 }
 
 function checkReserve(field: string, bytes: number): void {

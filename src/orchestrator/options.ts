@@ -61,6 +61,9 @@ export interface HostMemoryOptions {
   readonly allowUnknown?: boolean;
 }
 
+/** What of a card is made free for programs that are not ours: so many bytes, `auto` (a tenth of the card, at most 2 GiB), or nothing. */
+export type YieldFree = number | 'auto' | 'off';
+
 export interface OrchestratorOptions {
   /** Models by name. The models that ship with Leasehold are known without being named here. */
   readonly models?: Readonly<Record<string, ModelOptions>>;
@@ -71,6 +74,12 @@ export interface OrchestratorOptions {
   readonly devices?: readonly string[];
   /** Bytes kept free on every card, or by UUID; default by kind of card. */
   readonly reserveBytes?: number | Readonly<Record<string, number>> | null;
+  /**
+   * Give way to programs that are not ours, on every card or by UUID: when a reading shows that they have grown and less
+   * than this is free beside the reserve, idle models are parked or unloaded until it is, and come back when they are
+   * wanted. Only where the driver tells whose bytes are in use. Default `off`. Ignored when attaching.
+   */
+  readonly yieldFreeBytes?: YieldFree | Readonly<Record<string, YieldFree>> | null;
   /** What of the machine's memory is leased. Ignored when attaching. */
   readonly hostMemory?: HostMemoryOptions;
   /**

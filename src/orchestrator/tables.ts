@@ -40,6 +40,7 @@ const orchestrator = object({
   models: mapOf(model, 'an object of models by name'),
   devices: listOf(text, 'a list like [\'auto\'], [\'cpu\'] or [\'sim:24MiB\']'),
   reserveBytes: that('a number of bytes, or an object of such by card', (value) => value === null || typeof value === 'number' || (typeof value === 'object' && !Array.isArray(value))),
+  yieldFreeBytes: that('off, auto, a number of bytes, or an object of such by card', (value) => value === null || ['number', 'string'].includes(typeof value) || (typeof value === 'object' && !Array.isArray(value))),
   hostMemory: object({
     lease: that('auto, system, off or sim:64MiB', isHostMemoryWord), reserveBytes: someBytes, allowUnknown: truth,
   } satisfies Table<HostMemoryOptions>),

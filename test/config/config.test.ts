@@ -47,6 +47,7 @@ t.test('a file', async (t) => {
     const { options, log, path } = await loadText(`
 devices: [sim:24MiB, GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee]
 reserve: { GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee: 1GiB }
+yield: { GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee: 2GiB, SIM-0-1: auto, SIM-0-2: off }
 state: run
 broker: own
 allowLedgerOnly: true
@@ -74,6 +75,7 @@ log: { level: debug, file: leasehold.log }
     t.strictSame(options, {
       devices: ['sim:24MiB', 'GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee'],
       reserveBytes: { 'GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee': 1024 ** 3 },
+      yieldFreeBytes: { 'GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee': 2 * 1024 ** 3, 'SIM-0-1': 'auto', 'SIM-0-2': 'off' },
       stateFolder: join(folder, 'run'),
       broker: 'own',
       allowLedgerOnly: true,
@@ -115,7 +117,7 @@ log: { level: debug, file: leasehold.log }
 /** Text, the place that the error names, what it says. */
 const refused: readonly (readonly [text: string, where: string, reason: RegExp])[] = [
   ['modls: {}', 'line 1, column 1 (modls)', /unknown key "modls"; did you mean models\?/],
-  ['devices: auto\nfrobnicate: 1', 'line 2, column 1 (frobnicate)', /unknown key "frobnicate"; known here: devices, reserve, state/],
+  ['devices: auto\nfrobnicate: 1', 'line 2, column 1 (frobnicate)', /unknown key "frobnicate"; known here: devices, reserve, yield, state/],
   ['devices: auto\ndevices: cpu', 'line 2, column 1', /this key is there twice/],
   ['models:\n  a: { source: x }\n  a: { source: y }', 'line 3, column 3', /this key is there twice/],
   ['models: { a: { source: x, source: y } }', 'line 1, column 27', /this key is there twice/],
@@ -144,6 +146,9 @@ const refused: readonly (readonly [text: string, where: string, reason: RegExp])
   ['reserve: 9007199254740993', 'line 1, column 10 (reserve)', /must be a size/],
   ['reserve: 9999999TiB', 'line 1, column 10 (reserve)', /at most 9007199254740991 bytes/],
   ['reserve: { GPU-0: 1GB, "0": 1GB }', 'line 1, column 24 (reserve.0)', /UUID/],
+  ['yield: true', 'line 1, column 8 (yield)', /must be off, auto, a size like 2GiB/],
+  ['yield: 0', 'line 1, column 8 (yield)', /must be off, auto, a size/],
+  ['yield: { GPU-0: on }', 'line 1, column 17 (yield.GPU-0)', /must be off, auto or a size/],
   ['reserve: { GPU-0: lots }', 'line 1, column 19 (reserve.GPU-0)', /must be a size/],
   ['broker: attached', 'line 1, column 9 (broker)', /one of auto, own, attach, not "attached"; did you mean attach\?/],
   ['hostMemory: on', 'line 1, column 13 (hostMemory)', /a map with lease/],
@@ -279,16 +284,16 @@ t.test('sources', async (t) => {
 
   t.test('set everything a variable or an option can set', async (t) => {
     const env = {
-      LEASEHOLD_STATE: 'here', LEASEHOLD_DEVICES: 'cpu', LEASEHOLD_RESERVE: '7', LEASEHOLD_BROKER: 'attach',
+      LEASEHOLD_STATE: 'here', LEASEHOLD_DEVICES: 'cpu', LEASEHOLD_RESERVE: '7', LEASEHOLD_YIELD: '8', LEASEHOLD_BROKER: 'attach',
       LEASEHOLD_ALLOW_LEDGER_ONLY: '1', LEASEHOLD_HOST_MEMORY: 'system', LEASEHOLD_HOST_RESERVE: '9',
       LEASEHOLD_LOG_LEVEL: 'error', LEASEHOLD_LOG_FILE: 'a.log',
     };
     t.strictSame(Object.keys(env).sort(), Object.keys(configVariables).sort(), 'every variable is tried');
-    const flags = { state: 'here', device: ['cpu'], reserve: '7', broker: 'attach', allowLedgerOnly: true, hostMemory: 'system', hostReserve: '9', logLevel: 'error', logFile: 'a.log' };
+    const flags = { state: 'here', device: ['cpu'], reserve: '7', yield: '8', broker: 'attach', allowLedgerOnly: true, hostMemory: 'system', hostReserve: '9', logLevel: 'error', logFile: 'a.log' };
     const byEnvironment = await load({ env });
     t.strictSame(byEnvironment, {
       path: null,
-      options: { devices: ['cpu'], reserveBytes: 7, broker: 'attach', stateFolder: join(work, 'here'), allowLedgerOnly: true, hostMemory: { lease: 'system', reserveBytes: 9 } },
+      options: { devices: ['cpu'], reserveBytes: 7, yieldFreeBytes: 8, broker: 'attach', stateFolder: join(work, 'here'), allowLedgerOnly: true, hostMemory: { lease: 'system', reserveBytes: 9 } },
       log: { level: 'error', file: join(work, 'a.log') },
     });
     t.strictSame(await load({ flags }), byEnvironment);

@@ -289,6 +289,9 @@ t.test('options that make no sense are refused before anything is started', asyn
   t.match(await refused({ models: { a: scripted(), b: scripted({}, { aliases: ['a'] }) } }), { code: 'config_invalid', message: /the name a already means a/ });
   for (const reserveBytes of [-1, Number.NaN, 1.5]) t.equal((await refused({ reserveBytes })).code, 'bytes_invalid');
   t.match(await refused({ reserveBytes: { 'GPU-typo': 1 } }), { code: 'device_unknown', message: /GPU-typo; known: SIM-/ });
+  for (const yieldFreeBytes of [0, -1, Number.NaN, 1.5, 'some' as 'auto']) t.match(await refused({ yieldFreeBytes }), { code: 'config_invalid', message: /is not off, auto or a number of bytes/ });
+  t.match(await refused({ yieldFreeBytes: { 'GPU-typo': 'auto' } }), { code: 'device_unknown', message: /GPU-typo; known: SIM-/ });
+  t.match(await refused({ reserveBytes: 4 * MiB, yieldFreeBytes: 4 * MiB }), { code: 'config_invalid', message: /8\.0 MiB would be kept free of 8\.0 MiB/ });
   t.match(await refused({ devices: [] }), { code: 'config_invalid' });
   t.match(await refused({ devices: ['sim:0MiB'] }), { code: 'bytes_invalid' });
   t.match(await refused({ devices: ['sim:8MiB', 'GPU-00000000-0000-0000-0000-000000000000'] }), { code: 'device_unknown' });

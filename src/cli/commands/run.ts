@@ -121,7 +121,7 @@ function tellAside({ io, errorPalette }: CommandContext, text: string): void {
 
 /** Options that only who owns the cards can follow. */
 function tellIgnored(context: CommandContext, options: CommandContext['options'], socketPath: string): void {
-  const owners = { '--device': options.device, '--reserve': options.reserve, '--allow-ledger-only': options.allowLedgerOnly, '--host-memory': options.hostMemory, '--host-reserve': options.hostReserve };
+  const owners = { '--device': options.device, '--reserve': options.reserve, '--yield': options.yield, '--allow-ledger-only': options.allowLedgerOnly, '--host-memory': options.hostMemory, '--host-reserve': options.hostReserve };
   const given = Object.entries(owners).flatMap(([name, value]) => (value === undefined || value === false ? [] : [name]));
   if (given.length === 0) return;
   tellAside(context, `${given.join(', ')} ignored: a broker runs already at ${socketPath}, and its cards are as it was started.`);

@@ -84,12 +84,12 @@ t.test('a reading whose owners cannot be told is a reading that is missing, and 
   t.teardown(() => { sampler.stop(); });
   const { description } = card('x', 0);
   const read = async (device: string): Promise<Reading> => ({ kind: 'read', device, takenAtUs: 1, usedBytes: 7, totalBytes: 100, truth: 'simulated', processes: [{ pid: 1, usedBytes: 7 }] });
-  sampler.watch(description, { read, close: async () => undefined }, 0);
+  sampler.watch(description, { read, close: async () => undefined }, { reserveBytes: 0 });
   await until('the failure to be told', () => events.length > 0);
   t.match(events[0], { type: 'sample_failed', reading: 'failed', reason: /EMFILE/ });
   short = false;
   await until('a reading', () => events.some(({ type }) => type === 'sampled'));
-  sampler.watch({ ...description, device: 'SIM-y-0' }, { read: () => { throw new Error('at once'); }, close: async () => undefined }, 0);
+  sampler.watch({ ...description, device: 'SIM-y-0' }, { read: () => { throw new Error('at once'); }, close: async () => undefined }, { reserveBytes: 0 });
   await until('a reader that throws at once to be told of', () => events.some((event) => event.type === 'sample_failed' && event.device === 'SIM-y-0'));
 });
 

@@ -148,7 +148,7 @@ t.test('the sampler', async (t) => {
   const events: UntimedEvent[] = [];
   const sampler = new Sampler(60_000, { of: ({ pid, usedBytes }) => (pid === 9 ? [] : [{ generation: 'b-w1', usedBytes }]), pids: () => [1, 2] }, (event) => { events.push(event); });
   t.teardown(() => { sampler.stop(); });
-  sampler.watch(description, reader, 5);
+  sampler.watch(description, reader, { reserveBytes: 5, yieldFreeBytes: 3 });
   t.equal(reader.asked.length, 1, 'looks at once');
 
   const wantedUs = monotonicUs();
@@ -157,7 +157,7 @@ t.test('the sampler', async (t) => {
   t.equal(reader.asked.length, 1, 'one read of a card at a time');
   reader.asked[0]?.(reading(wantedUs - 10));
   await until('a second look, the first having been too early', () => reader.asked.length === 2);
-  t.match(events, [{ type: 'sampled', usedBytes: 7, processes: [{ generation: 'b-w1', usedBytes: 5 }] }], 'figures by process, foreign ones left out');
+  t.match(events, [{ type: 'sampled', usedBytes: 7, processes: [{ generation: 'b-w1', usedBytes: 5 }], strangers: [{ pid: 9, usedBytes: 2 }] }], 'figures by process, foreign ones by their pids');
   t.notOk('spilled' in (events[0] ?? {}), 'what the driver does not say is not told');
   reader.asked[1]?.({ ...reading(monotonicUs()), spilled: [{ pid: 1, spilledBytes: 4 }, { pid: 2, spilledBytes: 1 }, { pid: 9, spilledBytes: 8 }] });
   await until('the second to be told', () => events.length === 2);
@@ -177,7 +177,7 @@ t.test('B106: a card that its driver says is gone is told once, and again when i
   const events: UntimedEvent[] = [];
   const sampler = new Sampler(1, { of: ({ usedBytes }) => [{ generation: 'b-w1', usedBytes }], pids: () => [] }, (event) => { events.push(event); });
   t.teardown(() => { sampler.stop(); });
-  sampler.watch(description, reader, 5);
+  sampler.watch(description, reader, { reserveBytes: 5, yieldFreeBytes: 3 });
   const missing: Reading = { kind: 'missing', device: 'SIM-x-0', takenAtUs: 1, reading: 'failed', reason: 'GPU is lost' };
   const rows: readonly Reading[] = [missing, { ...missing, lost: true }, { ...missing, lost: true }, { ...missing, reading: 'timed_out' }, reading(monotonicUs()), missing];
   for (const [index, row] of rows.entries()) {
@@ -187,7 +187,7 @@ t.test('B106: a card that its driver says is gone is told once, and again when i
   await until('the last to be told', () => events.length === 5);
   t.match(events, [
     { type: 'sample_failed', reading: 'failed' }, { type: 'card_lost', device: 'SIM-x-0', reason: 'GPU is lost' },
-    { type: 'card_added', device: 'SIM-x-0', totalBytes: 100, reserveBytes: 5, confirms: 'process' }, { type: 'sampled', usedBytes: 7 }, { type: 'sample_failed' },
+    { type: 'card_added', device: 'SIM-x-0', totalBytes: 100, reserveBytes: 5, yieldFreeBytes: 3, confirms: 'process' }, { type: 'sampled', usedBytes: 7 }, { type: 'sample_failed' },
   ], 'a driver that does not answer meanwhile changes nothing');
 });
 
