@@ -5,6 +5,7 @@ import type { LedgerState } from '../../src/orchestrator/index.js';
 const readEveryMs = 50;
 /** The driver's own granule of accounting between a process's figure and the card's (measured: 9,240,576). */
 const granuleBytes = 32 * 1024 * 1024;
+const examplesMax = 8;
 
 export interface Watched {
   readonly readings: number;
@@ -16,9 +17,26 @@ export interface Watched {
   readonly overcommittedReadings: number;
   /** A process of ours above its leases and floor, and in how many readings it was. */
   readonly over: Readonly<Record<string, number>>;
+  /** The first of these readings, with what the ledger said of that process before and after. */
+  readonly overExamples: readonly OverExample[];
   /** The most that was used on the card since the watch began, workers and all their children, beyond what was charged; and in how many readings it was more than a granule. */
   readonly maxUnchargedBytes: number;
   readonly unchargedReadings: number;
+}
+
+interface OverExample {
+  readonly generation: string;
+  readonly usedBytes: number;
+  readonly before: Standing;
+  readonly after: Standing;
+}
+
+/** A process in the ledger at one moment. */
+interface Standing {
+  /** Null: the ledger does not know it. */
+  readonly state: string | null;
+  readonly floorBytes: number;
+  readonly leases: readonly string[];
 }
 
 export interface CardWatch {
@@ -62,6 +80,7 @@ class Sightings {
   private brokerHeldContext = false;
   private overcommittedReadings = 0;
   private readonly over = new Map<string, number>();
+  private readonly overExamples: OverExample[] = [];
   private strangersBytes: number | null = null;
   private maxUnchargedBytes = 0;
   private unchargedReadings = 0;
@@ -82,7 +101,9 @@ class Sightings {
     for (const { generation, pid } of before.workers) {
       const usedBytes = byPid.get(pid ?? -1) ?? 0;
       const mayBytes = Math.max(chargedTo(before, generation, this.device), chargedTo(after, generation, this.device));
-      if (usedBytes > mayBytes + granuleBytes && after.workers.some((worker) => worker.generation === generation)) this.over.set(generation, (this.over.get(generation) ?? 0) + 1);
+      if (usedBytes <= mayBytes + granuleBytes || !after.workers.some((worker) => worker.generation === generation)) continue;
+      this.over.set(generation, (this.over.get(generation) ?? 0) + 1);
+      if (this.overExamples.length < examplesMax) this.overExamples.push({ generation, usedBytes, before: standingOf(before, generation), after: standingOf(after, generation) });
     }
   }
 
@@ -101,9 +122,15 @@ class Sightings {
   }
 
   summary(): Watched {
-    const { readings, peakUsedBytes, peakChargedBytes, brokerHeldContext, overcommittedReadings, maxUnchargedBytes, unchargedReadings } = this;
-    return { readings, peakUsedBytes, peakChargedBytes, brokerHeldContext, overcommittedReadings, over: Object.fromEntries(this.over), maxUnchargedBytes, unchargedReadings };
+    const { readings, peakUsedBytes, peakChargedBytes, brokerHeldContext, overcommittedReadings, overExamples, maxUnchargedBytes, unchargedReadings } = this;
+    return { readings, peakUsedBytes, peakChargedBytes, brokerHeldContext, overcommittedReadings, over: Object.fromEntries(this.over), overExamples, maxUnchargedBytes, unchargedReadings };
   }
+}
+
+function standingOf(ledger: LedgerState, generation: string): Standing {
+  const process = ledger.processes.find((candidate) => candidate.generation === generation);
+  const leases = ledger.leases.filter((lease) => lease.generation === generation).map(({ lease, state, chargedBytes, residentBytes }) => `${lease} ${state} ${String(chargedBytes)} ${String(residentBytes)}`);
+  return { state: process?.state ?? null, floorBytes: process?.floorBytes ?? 0, leases };
 }
 
 function chargedOn(card: LedgerState['cards'][number]): number {
