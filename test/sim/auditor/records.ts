@@ -31,6 +31,8 @@ export interface AuditedProcess {
   readonly devices: readonly string[];
   state: ProcessState;
   readonly startedAtUs: number;
+  /** The core's attended time then. */
+  readonly startedAttendedUs: number;
   /** It ended while nothing was read and the ledger alone counted: by its exit its bytes are free. */
   freeByExit: boolean;
   /** Whose placement it was started for; null: it has been asked for something since. */

@@ -72,7 +72,8 @@ function whyNot(check: Check, process: AuditedProcess, cause: EffectOf<'terminat
       return whyNotGivenUp(check, process, cause);
     case 'spawn_timeout':
       if (process.state !== 'spawning') return 'it is ready';
-      return quietUs < limits.spawnTimeoutMs * 1_000 ? `it was started ${quietUs} us ago` : null;
+      // Signs of life are no readiness.
+      return book.clock.mostUs - process.startedAttendedUs < limits.spawnTimeoutMs * 1_000 ? `it was started ${book.clock.mostUs - process.startedAttendedUs} us ago` : null;
     case 'idle':
       if (book.leasesOf(process.generation).length > 0) return 'it holds leases';
       return check.event.atUs - process.lastUsefulUs < limits.workerIdleMs * 1_000 ? `it was useful at ${process.lastUsefulUs}` : null;
