@@ -79,13 +79,21 @@ interface Asked {
   readonly pinned?: boolean;
 }
 
+/** The others take the place in the order of the one that came first. */
+function firstOfGang(book: Book, gang: AuditedRequest['gang']): AuditedRequest | null {
+  if (gang === null) return null;
+  for (const request of book.requests.values()) if (request.gang?.key === gang.key && !request.cancelled) return request;
+  return null;
+}
+
 function open(book: Book, event: RequestEvent, kind: RequestKind, asked: Asked): void {
   const parts = asked.parts ?? [];
   const askedBytes = Math.max(sumOf(parts), asked.peakBytes ?? 0);
+  const first = firstOfGang(book, asked.gang ?? null);
   const request: AuditedRequest = {
     kind, generation: event.generation, request: event.request, model: asked.model, engine: asked.engine ?? null, device: asked.device ?? null,
     gang: asked.gang ?? null, cards: asked.cards ?? 1, also: asked.also ?? [],
-    lease: asked.lease ?? null, class: asked.class ?? 'normal', arrivedAtUs: event.atUs, sinceUs: event.atUs - (asked.ageMs ?? 0) * 1_000,
+    lease: asked.lease ?? null, class: first?.class ?? asked.class ?? 'normal', arrivedAtUs: event.atUs, sinceUs: first?.sinceUs ?? event.atUs - (asked.ageMs ?? 0) * 1_000,
     deadlineMs: asked.deadlineMs, attendedMinUs: book.clock.leastUs, attendedMaxUs: book.clock.mostUs, parts, peakBytes: asked.peakBytes ?? 0, askedBytes,
     chargeBytes: withHeadroom(askedBytes), profilesFreeMemory: asked.profilesFreeMemory ?? false, host: asked.host ?? null, ttlMs: asked.ttlMs ?? null, pinned: asked.pinned ?? false,
     waits: 0, waitsFor: '', isOptional: book.answeredRequests.has(requestKey(event.generation, event.request)), cancelled: false, holdBytes: 0, victims: new Set(), ignoredSinceUs: null, order: book.nextOrder++, queuedOn: null, startsIn: null, awaitsEnd: false,
