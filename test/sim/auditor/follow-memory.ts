@@ -75,7 +75,7 @@ export function followMemoryAnswer(book: Book, event: Extract<CoreEvent, { type:
 function readFloors(book: Book, memory: MemoryBook, event: Extract<CoreEvent, { type: 'sampled' }>): void {
   for (const { generation, usedBytes } of event.processes ?? []) {
     const process = book.process(generation);
-    if (process?.role === 'worker' && !memory.hadLease.has(generation)) memory.floors.set(generation, { bytes: usedBytes, sinceUs: memory.floors.get(generation)?.sinceUs ?? event.atUs });
+    if (process?.role === 'worker' && !memory.hadLease.has(generation)) memory.floors.set(generation, { bytes: usedBytes, sinceUs: memory.floors.get(generation)?.sinceUs ?? event.atUs, isWhole: process.state !== 'spawning' });
   }
 }
 

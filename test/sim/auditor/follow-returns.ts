@@ -18,7 +18,7 @@ export function followRecorded(book: Book, event: Of<'process_recorded'>): void 
   });
   const memoryBytes = event.floors.find((floor) => floor.device === book.memory?.device)?.bytes ?? 0;
   if (memoryBytes === 0 || event.role !== 'worker') return;
-  book.memory?.floors.set(event.generation, { bytes: memoryBytes, sinceUs: event.atUs });
+  book.memory?.floors.set(event.generation, { bytes: memoryBytes, sinceUs: event.atUs, isWhole: true });
   // What it has beyond that is none of its floor any more.
   book.memory?.hadLease.add(event.generation);
 }

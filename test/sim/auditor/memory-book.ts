@@ -25,8 +25,8 @@ export class MemoryBook {
   readonly leases = new Map<string, LeaseMemory>();
   /** Of leases that are over by the book: should one turn out to be there after all, what it said since counts. */
   readonly ended = new Map<string, LeaseMemory>();
-  /** What each process had before its first lease, as read, and since when that was known. */
-  readonly floors = new Map<string, { readonly bytes: number; readonly sinceUs: number }>();
+  /** What each process had before its first lease, as read, and since when that was known; while it was starting it need not be all that it costs. */
+  readonly floors = new Map<string, { readonly bytes: number; readonly sinceUs: number; readonly isWhole: boolean }>();
   readonly hadLease = new Set<string>();
   /** Since when a worker has had more there than it may, and whether it has been asked for that. */
   readonly grown = new Map<string, { readonly sinceUs: number; asked: boolean }>();

@@ -195,14 +195,15 @@ export function hasNotGrown(check: Check, generation: string): string | null {
   return sampledBytes - explainedBytes > hostGrowthBytesMax ? null : `it has ${sampledBytes}, of which ${explainedBytes} are explained and ${hostGrowthBytesMax} allowed`;
 }
 
-/** The same the other way: headroom and tolerance explain much; of one that was not read before its first lease nobody can tell. */
+/** The same the other way: headroom and tolerance explain much; of one that was not read between its start and its first lease nobody can tell. */
 function hasSurelyGrown(check: Check, generation: string): boolean {
   const { book, truth } = check;
   const { memory } = book;
   const card = memory === null ? undefined : book.cards.get(memory.device);
   if (memory === null || card?.sample === undefined || card.sample === null) return false;
+  const floor = memory.floors.get(generation);
   const sampledBytes = truth.at(card.device, card.sample.takenAtUs)?.byProcess.get(generation) ?? 0;
-  const explainedBytes = memory.leasesOf(generation).reduce((sum, has) => sum + withHeadroom(memory.promiseOf(has)), memory.floors.get(generation)?.bytes ?? Infinity);
+  const explainedBytes = memory.leasesOf(generation).reduce((sum, has) => sum + withHeadroom(memory.promiseOf(has)), floor?.isWhole === true ? floor.bytes : Infinity);
   return sampledBytes - explainedBytes > book.options.limits.hostGrowthBytesMax + book.options.limits.measureToleranceBytes;
 }
 
