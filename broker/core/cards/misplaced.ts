@@ -2,6 +2,7 @@
  * Bytes of a process of ours on a card on which it has neither lease nor floor: a mask that was not heeded, an index
  * that meant another card (B98). Charged at once, told, and the leases that are short by as much are flagged.
  */
+import { hasLeft } from '../ledger/confirm.js';
 import { judgeSeat, setResidue, unloadFor } from './overshoot.js';
 import { mustLease } from '../must.js';
 import { count, explain, inWords, publish } from '../report.js';
@@ -11,6 +12,7 @@ import type { Card, Core, Lease, Process, Seat } from '../state.js';
 export function judgeProcess(core: Core, card: Card, seat: Seat, givenBackBytes: number): void {
   const process = core.processes.get(seat.generation);
   const { readingBytes } = seat;
+  if (hasLeft(core, seat)) return;
   if (process !== undefined && readingBytes !== null && seesNothingOf(card, seat, process)) {
     judgeMisplaced(core, card, seat, process, readingBytes);
     return;

@@ -1,6 +1,5 @@
 /** More than was leased: charged at once whatever is free (D12); raised where there is room, else unloaded and said why (B25). Never ignored. */
 import { available, ledgerTermBytes } from '../ledger/available.js';
-import { hasLeft } from '../ledger/confirm.js';
 import { companions } from '../gangs/gang.js';
 import { mayBePutAway } from '../eviction/put-away.js';
 import { floorMeasured, judgeFloorClaim } from '../ledger/floors.js';
@@ -68,7 +67,7 @@ function unloadOver(core: Core, lease: Lease): void {
 /** Compares the driver's figure for a process with its charges, in the sample just taken; `givenBackBytes` of them have been given back since. */
 export function judgeSeat(core: Core, card: Card, seat: Seat, givenBackBytes: number): void {
   const readingBytes = seat.readingBytes;
-  if (readingBytes === null || hasLeft(core, seat)) return;
+  if (readingBytes === null) return;
   const process = core.processes.get(seat.generation);
   if (typeof process?.engine === 'string' && core.floorClaims.size > 0 && process.state !== 'spawning') judgeFloorClaim(core, card, seat, process.engine, readingBytes);
   if (showsFloor(seat, process)) {

@@ -27,7 +27,7 @@ export function areStrangers(core: Core, card: Card): boolean {
 /** A process that should take bytes here is no longer listed. */
 function hasVanished(core: Core, card: Card): boolean {
   for (const seat of card.seats.values()) {
-    if (seat.readingBytes === 0 && seat.leasedBytes + seat.floor.residentBytes > core.options.limits.measureToleranceBytes) return true;
+    if (seat.readingBytes === 0 && seat.leasedBytes + seat.floor.residentBytes + seat.residue.residentBytes > core.options.limits.measureToleranceBytes) return true;
   }
   return false;
 }

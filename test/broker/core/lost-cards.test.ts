@@ -89,6 +89,28 @@ t.test('B98: bytes of a worker on a card that it was not given are charged there
   test.equal(stage.lease(lease)?.misplacedOn, null, 'no longer, once they are where they belong');
 });
 
+t.test('B98: misplaced bytes of a worker that is ended are charged until its exit, though the driver lists it no more', async (test) => {
+  const stage = twoCards();
+  const worker = stage.worker({ device: a });
+  stage.take(worker, 5 * GiB, b);
+  stage.sample(b);
+  test.equal(stage.cardView(b).residueBytes, 5 * GiB);
+  stage.samples = false;
+  stage.send({ type: 'session_closed', generation: worker, reason: 'end of file' });
+  // It has died; the driver has not given its bytes back yet.
+  stage.take(worker, -5 * GiB, b);
+  stage.truth(b).foreignBytes = 5 * GiB;
+  stage.sample(b);
+  test.equal(stage.cardView(b).residueBytes, 5 * GiB, 'a figure of 0 frees nothing');
+  stage.exit(worker);
+  test.equal(stage.cardView(b).returningBytes, 5 * GiB);
+  stage.sample(b);
+  test.equal(stage.cardView(b).returningBytes, 5 * GiB, 'what is still there stays charged');
+  stage.truth(b).foreignBytes = 0;
+  stage.sample(b);
+  test.equal(stage.chargedBytes(b), 0);
+});
+
 t.test('B98: where misplaced bytes leave no room, their worker ends; a holder is only flagged', async (test) => {
   const stage = twoCards();
   const full = stage.session('holder');

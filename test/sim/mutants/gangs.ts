@@ -47,6 +47,10 @@ export const gangMutants: readonly Mutant[] = [
     from: 'setResidue(core, seat, bytes);', to: ';',
   },
   {
+    name: 'misplaced-gone-unseen', about: 'bytes on a card that a process was not given are free once it is no longer listed, though its exit has not been heard', file: 'cards/misplaced.js', pinnedBy: 'lost-cards',
+    from: 'if (hasLeft(core, seat))\n        return;', to: '',
+  },
+  {
     name: 'lost-card-granted', about: 'a card that is gone is granted', file: 'cards/card.js',
     from: 'card.lost = { sinceAtUs: core.nowUs, reason: event.reason };', to: ';',
   },
