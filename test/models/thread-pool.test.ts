@@ -1,6 +1,6 @@
 // Threads that die: their task is told, and the next one never is.
 import t from 'tap';
-import { ThreadEnded, ThreadPool } from '../../src/models/thread-pool.js';
+import { ThreadEnded, ThreadPool } from '../../src/models/threads/thread-pool.js';
 import type { Order } from './hub/dying-thread.js';
 
 const mebibyte = 1024 * 1024;

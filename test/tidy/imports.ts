@@ -11,7 +11,7 @@ export interface Import {
 }
 
 /** Layers from the most particular path to the most general. The first prefix that matches names the layer. */
-const layers = ['protocol/node', 'protocol', 'broker/core', 'broker', 'workers/models', 'workers', 'src/orchestrator', 'src/bench', 'src/scenarios', 'src/doctor', 'src/models/formats', 'src/models/learned', 'src/models', 'src', 'test'] as const;
+const layers = ['protocol/node', 'protocol', 'broker/core', 'broker', 'workers/models', 'workers', 'src/orchestrator', 'src/bench', 'src/scenarios', 'src/doctor', 'src/models/formats', 'src/models/learned', 'src/models/threads', 'src/models', 'src', 'test'] as const;
 type Layer = (typeof layers)[number];
 
 /** What each layer may import of ours, besides itself. */
@@ -21,8 +21,8 @@ const allowed: Record<Layer, readonly Layer[]> = {
   'broker/core': ['protocol'],
   'broker': ['protocol', 'protocol/node', 'broker/core'],
   'workers/models': ['protocol', 'protocol/node', 'workers'],
-  // A worker reads a model file by the same reader as all others: it is shown to no engine before.
-  'workers': ['protocol', 'protocol/node', 'workers/models', 'src/models/formats', 'src/models/learned'],
+  // A worker reads a model file by the same reader as all others: it is shown to no engine before. What a stranger wrote runs in a thread that may die.
+  'workers': ['protocol', 'protocol/node', 'workers/models', 'src/models/formats', 'src/models/learned', 'src/models/threads'],
   // The orchestrator alone starts a broker and lists the models that ship; the rest of src reaches both through it.
   'src/orchestrator': ['protocol', 'protocol/node', 'broker/core', 'broker', 'workers/models', 'src/models', 'src'],
   // A benchmark measures parts by themselves.
@@ -32,11 +32,13 @@ const allowed: Record<Layer, readonly Layer[]> = {
   // The doctor tries the parts that a broker is made of, each by itself.
   'src/doctor': ['protocol', 'protocol/node', 'broker', 'src/orchestrator', 'src'],
   // From a reference to staged files and the bytes that they will need; no card is touched there.
-  'src/models': ['protocol', 'protocol/node', 'src/models/formats', 'src/models/learned', 'src'],
+  'src/models': ['protocol', 'protocol/node', 'src/models/formats', 'src/models/learned', 'src/models/threads', 'src'],
   // Readers of model files: bytes in, facts or a typed error out.
   'src/models/formats': ['protocol'],
   // What was measured once: a worker writes it, a command shows it.
   'src/models/learned': ['protocol'],
+  // Threads that may die without anybody else hearing of it.
+  'src/models/threads': ['protocol'],
   'src': ['protocol', 'protocol/node', 'src/orchestrator', 'src/scenarios', 'src/doctor', 'src/models/learned', 'src/models'],
   'test': layers,
 };

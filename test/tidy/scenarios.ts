@@ -19,7 +19,7 @@ export const scenarios: readonly string[] = [
   // Transport and framing
   'B175', 'B176', 'B178', 'B179', 'B181', 'B182',
   // Model files
-  'B158', 'B160', 'B161', 'B163', 'B164', 'B166', 'B167', 'B169', 'B170', 'B173',
+  'B158', 'B160', 'B161', 'B163', 'B164', 'B166', 'B167', 'B169', 'B170', 'B172', 'B173',
   // Hub download, staging, verification
   'B142', 'B143', 'B145', 'B146', 'B148', 'B149', 'B151', 'B152', 'B154', 'B155', 'B157', 'B206', 'B208', 'B209',
   // Victims, honest bytes, reconciliation, records

@@ -1,13 +1,16 @@
 // The parts of the llama engine that need no engine: text, thought, stop strings, seeds, sizes, settings, templates.
 import fc from 'fast-check';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import t from 'tap';
 import { LeaseholdError } from '../../protocol/index.js';
 import { renderMessages, type TemplateContext } from '../../workers/llama/chat-template.js';
 import { contextCurve, paddedTokens } from '../../workers/llama/context-curve.js';
 import { wantedBytesIn } from '../../workers/llama/refused-bytes.js';
 import { cutLongRuns } from '../../workers/llama/long-runs.js';
-import { requireTemplateParser } from '../../workers/llama/library.js';
+import { renderTemplate } from '../../workers/llama/render-template.js';
 import { NativeLog } from '../../workers/llama/native-log.js';
 import { readSettings } from '../../workers/llama/options.js';
 import { Output } from '../../workers/llama/output.js';
@@ -252,22 +255,22 @@ t.test('runs without a break', async (t) => {
 });
 
 t.test('chat templates', async (t) => {
-  const Template = requireTemplateParser();
-  const context: TemplateContext = { template: new Template(chatTemplate), controlTexts: ['<|im_start|>', '<|im_end|>', '<|im|>'], bosText: '', eosText: '' };
+  const render = (source: string): TemplateContext['render'] => (variables) => renderTemplate(source, variables);
+  const context: TemplateContext = { render: render(chatTemplate), controlTexts: ['<|im_start|>', '<|im_end|>', '<|im|>'], bosText: '', eosText: '' };
   t.test('messages become exactly the text that the model was trained on', async (t) => {
-    const rendered = renderMessages(context, [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'Hi' }], undefined);
+    const rendered = await renderMessages(context, [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'Hi' }], undefined);
     t.same(rendered, ['<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n']);
   });
   t.test('the thinking switch is handed over only when it was set', async (t) => {
-    const last = (thinking: boolean | undefined): string => renderMessages(context, [{ role: 'user', content: 'Hi' }], thinking).join('').slice(-30);
-    t.ok(last(false).endsWith('<think>\n\n</think>\n\n'));
-    t.ok(last(true).endsWith('assistant\n'));
-    t.ok(last(undefined).endsWith('assistant\n'));
+    const last = async (thinking: boolean | undefined): Promise<string> => (await renderMessages(context, [{ role: 'user', content: 'Hi' }], thinking)).join('').slice(-30);
+    t.ok((await last(false)).endsWith('<think>\n\n</think>\n\n'));
+    t.ok((await last(true)).endsWith('assistant\n'));
+    t.ok((await last(undefined)).endsWith('assistant\n'));
   });
   t.test('a message cannot end itself: control texts in it are cut, and joined they are what was written', async (t) => {
-    fc.assert(fc.property(fc.array(fc.constantFrom('<|im_end|>', '<|im_start|>', '<|im|>', 'a', '<', '|>', '\u{f8f2}', '\u{f8f3}'), { maxLength: 10 }), (parts) => {
+    await fc.assert(fc.asyncProperty(fc.array(fc.constantFrom('<|im_end|>', '<|im_start|>', '<|im|>', 'a', '<', '|>', '\u{f8f2}', '\u{f8f3}'), { maxLength: 10 }), async (parts) => {
       const content = parts.join('');
-      const pieces = renderMessages(context, [{ role: 'user', content }], undefined);
+      const pieces = await renderMessages(context, [{ role: 'user', content }], undefined);
       const inner = pieces.join('').slice('<|im_start|>user\n'.length, -'<|im_end|>\n<|im_start|>assistant\n'.length);
       const borders = pieces.map((piece) => piece.split('<|im_end|>').length - 1).reduce((sum, count) => sum + count, 0);
       return inner === content && borders === 1;
@@ -276,11 +279,59 @@ t.test('chat templates', async (t) => {
   });
   t.test('a template that knows no system role gets it with the first user message; another refusal is said', async (t) => {
     const strict = `{%- for m in messages %}{%- if m.role == 'system' %}{{ raise_exception('no system here') }}{%- endif %}[{{ m.role }}]{{ m.content }}{%- endfor %}`;
-    const picky: TemplateContext = { ...context, template: new Template(strict) };
-    t.same(renderMessages(picky, [{ role: 'system', content: 'S' }, { role: 'user', content: 'U' }], undefined), ['[user]S\n\nU']);
-    const closed: TemplateContext = { ...context, template: new Template(`{{ raise_exception('never') }}`) };
-    t.throws(() => renderMessages(closed, [{ role: 'user', content: 'U' }], undefined), { code: 'input_invalid', message: /never/ });
-    t.throws(() => renderMessages(context, [], undefined), { code: 'input_invalid' });
+    const picky: TemplateContext = { ...context, render: render(strict) };
+    t.same(await renderMessages(picky, [{ role: 'system', content: 'S' }, { role: 'user', content: 'U' }], undefined), ['[user]S\n\nU']);
+    const closed: TemplateContext = { ...context, render: render(`{{ raise_exception('never') }}`) };
+    await t.rejects(renderMessages(closed, [{ role: 'user', content: 'U' }], undefined), { code: 'input_invalid', message: /never/ });
+    await t.rejects(renderMessages(context, [], undefined), { code: 'input_invalid' });
+  });
+});
+
+t.test('B172: a chat template runs in a thread of its own, without a way out, and within a heap and a deadline', { timeout: 120_000 }, async (t) => {
+  const messages = [{ role: 'user', content: 'Hi' }];
+  const folder = mkdtempSync(join(tmpdir(), 'leasehold-template-'));
+  t.teardown(() => { rmSync(folder, { recursive: true, force: true }); });
+  const escaped = join(folder, 'escaped');
+  const code = `process.getBuiltinModule?.('fs').writeFileSync('${escaped}', ''); return process`;
+  const doubled = (times: number): string => `{% set ns = namespace(x='a') %}{% for i in range(${String(times)}) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}`;
+  t.test('attributes lead nowhere', async (t) => {
+    for (const walk of [
+      "''.__class__.__mro__[1].__subclasses__()", 'messages.constructor', "messages.constructor.constructor('CODE')()", "range.constructor('CODE')()", "raise_exception.constructor('CODE')()",
+      "''['constructor']['constructor']('CODE')()", "namespace().__proto__.constructor.constructor('CODE')()", "messages[0].content.constructor.constructor('CODE')()", 'cycler.__init__.__globals__.os', "lipsum.__globals__['os'].popen('id').read()",
+      "messages|attr('constructor')", "(messages|map(attribute='constructor')|list)[0]('CODE')()",
+    ]) {
+      const said = await renderTemplate(`{{ ${walk.replace('CODE', code.replaceAll("'", '"'))} }}`, { messages }).catch((error: unknown) => (error as Error).message);
+      t.notMatch(said, /native code|\[object|uid=|=>/, `${walk}: ${said.slice(0, 60)}`);
+    }
+    t.notOk(existsSync(escaped));
+  });
+  t.test('loops without end, memory and output beyond use are ended, while the loop of the worker turns', async (t) => {
+    let turns = 0;
+    const turning = setInterval(() => { turns++; }, 10);
+    t.teardown(() => { clearInterval(turning); });
+    for (const [source, reason] of [
+      ['{% for i in range(10000000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}', /counts through 10000000 numbers/],
+      ['{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}', /more than 5000000 steps|longer than 5000 ms/],
+      ['{{ range(1000000000) }}', /counts through 1000000000 numbers/],
+      ['{{ range(0, -1000000000, -1) }}', /counts through 1000000000 numbers/],
+      ['{{ range(1, 100, 0) }}', /step must not be zero|counts through/],
+      [`{% set ns = namespace(x='0123456789') %}{% for i in range(23) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}`, /makes a text of 20971520 characters/],
+      [`{% for i in range(100000) %}{{ '${'x'.repeat(250)}' }}{% endfor %}`, /makes a text of 25000000 characters/],
+      [`{% set ns = namespace(x=['a']) %}{% for i in range(100000) %}{% set ns.x = ns.x + ns.x %}{% endfor %}`, /makes a list of \d+ items/],
+      [`${doubled(23)}{{ ns.x.replace('a', 'bbb')|length }}`, /makes a text of 25165824 characters/],
+      [`${doubled(14)}{{ ns.x.replace('a', ns.x)|length }}`, /makes a text of 268435456 characters/],
+      [`${doubled(16)}{{ ns.x.replace('a', ns.x)|length }}`, /Invalid string length|makes a text/],
+      [`{{ 'a\nb'|indent(300000000)|length }}`, /makes a text of \d+ characters|Invalid string length/],
+      [`${doubled(22)}{{ ns.x.split('a')|length }}`, /makes a list of 4194305 items/],
+      [`${doubled(13)}{% for i in range(100000) %}{% set y = ns.x ~ i|string %}{% endfor %}`, /more than 268435456 characters|5000000 steps/],
+      ['{% if true %}'.repeat(20_000), /cannot be read/],
+      [`{{ ${'('.repeat(100_000)} }}`, /cannot be read/],
+    ] as const) {
+      const before = turns;
+      await t.rejects(renderMessages({ render: (variables) => renderTemplate(source, variables), controlTexts: [], bosText: '', eosText: '' }, [{ role: 'system', content: 'S' }, { role: 'user', content: 'U' }], undefined), { code: 'input_invalid', message: reason }, source.slice(0, 60));
+      if (source.includes('range(100000) %}{% for')) t.ok(turns > before);
+    }
+    t.equal(await renderTemplate('{{ messages[0].content }}', { messages }), 'Hi', 'and the next template has a thread of its own');
   });
 });
 

@@ -3,10 +3,10 @@
  * are control tokens are marked before rendering and come out as plain text.
  */
 import { LeaseholdError, type ChatMessage } from '../../protocol/index.js';
-import type { Template } from './library.js';
 
 export interface TemplateContext {
-  readonly template: Template;
+  /** Rejects with an error of ours where nothing else need be tried. */
+  readonly render: (variables: Readonly<Record<string, unknown>>) => Promise<string>;
   /** Texts of the vocabulary's control tokens. */
   readonly controlTexts: readonly string[];
   readonly bosText: string;
@@ -23,14 +23,14 @@ export const chatmlTemplate = `{%- for message in messages %}
 
 /**
  * Renders with an opened answer, into texts to be made tokens one by one. `thinking` undefined: the template's own
- * default. Throws `input_invalid` for messages that the template refuses.
+ * default. Rejects with `input_invalid` for messages that the template refuses.
  */
-export function renderMessages(context: TemplateContext, messages: readonly ChatMessage[], thinking: boolean | undefined): readonly string[] {
+export async function renderMessages(context: TemplateContext, messages: readonly ChatMessage[], thinking: boolean | undefined): Promise<readonly string[]> {
   if (messages.length === 0) throw invalid('there are none');
   const mark = unusedMark(messages);
   const markTexts = markerOf(context.controlTexts, mark);
   const marked = messages.map(({ role, content }) => ({ role, content: markTexts(content) }));
-  const rendered = tryRender(context, marked, thinking) ?? tryRender(context, mergeSystem(marked), thinking, true);
+  const rendered = await tryRender(context, marked, thinking) ?? await tryRender(context, mergeSystem(marked), thinking, true);
   // A control text is cut inside, so neither half is one: only the template's own become tokens.
   return (rendered ?? '').split(mark).filter((text) => text !== '');
 }
@@ -38,12 +38,13 @@ export function renderMessages(context: TemplateContext, messages: readonly Chat
 type Plain = { readonly role: string; readonly content: string };
 
 /** Null when the template refuses and the system message may be why. */
-function tryRender(context: TemplateContext, messages: readonly Plain[], thinking: boolean | undefined, last = false): string | null {
+async function tryRender(context: TemplateContext, messages: readonly Plain[], thinking: boolean | undefined, last = false): Promise<string | null> {
   // Two names are in use for the switch.
   const switches = thinking === undefined ? {} : { enable_thinking: thinking, thinking };
   try {
-    return context.template.render({ messages, add_generation_prompt: true, bos_token: context.bosText, eos_token: context.eosText, ...switches });
+    return await context.render({ messages, add_generation_prompt: true, bos_token: context.bosText, eos_token: context.eosText, ...switches });
   } catch (error) {
+    if (error instanceof LeaseholdError) throw error;
     if (!last && messages.some(({ role }) => role === 'system')) return null;
     throw invalid(`the model's chat template refused them: ${error instanceof Error ? error.message : String(error)}`);
   }

@@ -86,7 +86,8 @@ export class LlamaLoadedContext implements LoadedContext {
   /** Whatever goes wrong that is neither an abort nor a refusal leaves an empty sequence behind, never a doubtful one. */
   async* #guarded(call: GenerateCall, signal: AbortSignal): AsyncGenerator<GenerateEvent, void> {
     const { vocabulary, model } = this.#parts;
-    const prepared = prepare(vocabulary, this.tokens, call);
+    const prepared = await prepare(vocabulary, this.tokens, call);
+    signal.throwIfAborted();
     try {
       yield* generate(this.#history, vocabulary, prepared, call, signal);
     } catch (error) {

@@ -24,12 +24,12 @@ export interface Prepared {
 }
 
 /** Everything that can be refused before a token is evaluated. */
-export function prepare(vocabulary: Vocabulary, contextTokens: number, call: GenerateCall): Prepared {
+export async function prepare(vocabulary: Vocabulary, contextTokens: number, call: GenerateCall): Promise<Prepared> {
   const stops = stopStrings(call.sampling);
   const texts = call.messages?.map(({ content }) => content) ?? [call.prompt ?? ''];
   const fewest = texts.reduce((sum, text) => sum + vocabulary.fewestTokens(text), 0);
   if (fewest >= contextTokens) throw tooLong(`at least ${String(fewest)}`, contextTokens);
-  const prompt = vocabulary.promptTokens(call, call.sampling.thinking);
+  const prompt = vocabulary.promptTokens(await vocabulary.promptTexts(call, call.sampling.thinking));
   // The first token that is generated needs a place too.
   if (prompt.length >= contextTokens) throw tooLong(prompt.length, contextTokens);
   return { prompt, stops };

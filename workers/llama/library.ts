@@ -4,11 +4,12 @@ import { LeaseholdError } from '../../protocol/index.js';
 
 export type Library = typeof import('node-llama-cpp');
 
-/** A parsed chat template. */
-export interface Template {
-  render(variables: Readonly<Record<string, unknown>>): string;
+/** What is used of the library that interprets chat templates. */
+export interface TemplateLibrary {
+  readonly Template: new (source: string) => { render(variables: Readonly<Record<string, unknown>>): string };
+  readonly Environment: { readonly prototype: { set: (this: object, name: string, value: unknown) => unknown } };
+  readonly Interpreter: { readonly prototype: { evaluate: (this: object, statement: { readonly type: string } | undefined, environment: unknown) => { readonly value: unknown } } };
 }
-export type TemplateParser = new (source: string) => Template;
 
 export async function importLibrary(): Promise<Library> {
   try {
@@ -19,10 +20,11 @@ export async function importLibrary(): Promise<Library> {
 }
 
 /**
- * The template parser that node-llama-cpp itself depends on, found from where it is installed. Its chat wrappers put
- * marks in place of the messages, which changes what a template that looks into them renders; the parser alone does not.
+ * The interpreter of templates that node-llama-cpp itself depends on, found from where it is installed. Its chat wrappers
+ * put marks in place of the messages, which changes what a template that looks into them renders; the interpreter alone
+ * does not.
  */
-export function requireTemplateParser(): TemplateParser {
+export function requireTemplateLibrary(): TemplateLibrary {
   const fromLibrary = createRequire(createRequire(import.meta.url).resolve('node-llama-cpp'));
-  return (fromLibrary('@huggingface/jinja') as { readonly Template: TemplateParser }).Template;
+  return fromLibrary('@huggingface/jinja') as TemplateLibrary;
 }

@@ -7,7 +7,6 @@ import { Embedder } from './embed.js';
 import { embeddingTokens } from './estimate.js';
 import { failureOf } from './failures.js';
 import { checkSource, insightsOf, releaseInsights, shapeOf, type Shape } from './inspect.js';
-import { requireTemplateParser } from './library.js';
 import { LlamaLoadedModel } from './model.js';
 import { readSettings } from './options.js';
 import type { StartedLlama } from './started.js';
@@ -34,7 +33,7 @@ export async function loadModel(started: StartedLlama, request: LoadRequest): Pr
     const opened: { model: LlamaModel | null; embedder: Embedder | null } = { model: null, embedder: null };
     try {
       const model = opened.model = await openModel(started, checked.path, shape, progress, signal);
-      const vocabulary = new Vocabulary(model, requireTemplateParser, settings.chatTemplate);
+      const vocabulary = new Vocabulary(model, settings.chatTemplate);
       const measuredParts: LeasePart[] = [{ name: 'weights', kind: 'weights', bytes: await bytes.take('weights', model.memoryUsage), upFront: true }];
       if (shape.embedding) {
         const [embedder, usage] = await openEmbedder(started, { model, spec, shape, vocabulary }, signal);

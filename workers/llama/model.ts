@@ -63,7 +63,10 @@ export class LlamaLoadedModel implements LoadedModel {
 
   async countTokens(input: Parameters<LoadedModel['countTokens']>[0]): Promise<number> {
     this.#assertLoaded();
-    return this.#parts.vocabulary.promptTokens(input, undefined).length;
+    const texts = await this.#parts.vocabulary.promptTexts(input, undefined);
+    // It may have gone while its template was rendered.
+    this.#assertLoaded();
+    return this.#parts.vocabulary.promptTokens(texts).length;
   }
 
   unload(): Promise<void> {

@@ -3,8 +3,8 @@ import type { LlamaModel, Token } from 'node-llama-cpp';
 import { LeaseholdError } from '../../protocol/index.js';
 import type { GenerateCall } from '../runtime/engine.js';
 import { chatmlTemplate, renderMessages, type TemplateContext } from './chat-template.js';
-import type { TemplateParser } from './library.js';
 import { cutLongRuns } from './long-runs.js';
+import { renderTemplate } from './render-template.js';
 import { endsInThought, type ThoughtTags } from './thought.js';
 
 const controlType = 3;
@@ -29,7 +29,7 @@ export class Vocabulary {
   #template: TemplateContext | null = null;
 
   /** `templateText` replaces the model's own chat template. */
-  constructor(private readonly model: LlamaModel, private readonly parserOf: () => TemplateParser, templateText: string | null) {
+  constructor(private readonly model: LlamaModel, templateText: string | null) {
     const { ggml, chat_template: ownTemplate } = model.fileInfo.metadata.tokenizer as TokenizerMetadata | undefined ?? {};
     const types = ggml?.token_type ?? [];
     this.#tokens = ggml?.tokens ?? [];
@@ -40,10 +40,14 @@ export class Vocabulary {
     this.thoughtTags = this.#findTags();
   }
 
-  /** The tokens of what a call gives, beginning-of-text included where the model wants one. Throws `input_invalid`. */
-  promptTokens(input: Pick<GenerateCall, 'messages' | 'prompt'>, thinking: boolean | undefined): Token[] {
+  /** The texts of what a call gives, to be made tokens one by one. Rejects with `input_invalid`. */
+  async promptTexts(input: Pick<GenerateCall, 'messages' | 'prompt'>, thinking: boolean | undefined): Promise<readonly string[]> {
     if ((input.messages === null) === (input.prompt === null)) throw new LeaseholdError('input_invalid', { field: 'messages', reason: 'exactly one of messages and prompt must be given' });
-    const pieces = input.messages === null ? [input.prompt ?? ''] : renderMessages(this.#templateContext(), input.messages, thinking);
+    return input.messages === null ? [input.prompt ?? ''] : renderMessages(this.#templateContext(), input.messages, thinking);
+  }
+
+  /** The tokens of such texts, beginning-of-text included where the model wants one. Throws `input_invalid` where there are none. */
+  promptTokens(pieces: readonly string[]): Token[] {
     const tokens: Token[] = [];
     for (const piece of pieces) {
       const [first = '', ...more] = this.#cut(piece);
@@ -52,7 +56,7 @@ export class Vocabulary {
     }
     const { bos, shouldPrependBosToken } = this.model.tokens;
     if (shouldPrependBosToken && bos !== null && tokens[0] !== bos) tokens.unshift(bos);
-    if (tokens.length === 0) throw new LeaseholdError('input_invalid', { field: input.prompt === null ? 'messages' : 'prompt', reason: 'it has no tokens' });
+    if (tokens.length === 0) throw new LeaseholdError('input_invalid', { field: 'prompt', reason: 'it has no tokens' });
     return tokens;
   }
 
@@ -87,12 +91,8 @@ export class Vocabulary {
       throw new LeaseholdError('input_invalid', { field: 'messages', reason: 'the model file has no chat template; send a prompt instead, or set options.chatTemplate' });
     }
     const { bosString, eosString } = this.model.tokens;
-    const Template = this.parserOf();
-    try {
-      this.#template = { template: new Template(this.#templateText), controlTexts: this.#controlTexts, bosText: bosString ?? '', eosText: eosString ?? '' };
-    } catch (error) {
-      throw LeaseholdError.from(error, 'input_invalid', { field: 'messages', reason: `the model's chat template cannot be read: ${error instanceof Error ? error.message : String(error)}` });
-    }
+    const source = this.#templateText;
+    this.#template = { render: (variables) => renderTemplate(source, variables), controlTexts: this.#controlTexts, bosText: bosString ?? '', eosText: eosString ?? '' };
     return this.#template;
   }
 

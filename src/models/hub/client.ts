@@ -4,7 +4,7 @@ import { exchange, readBody, unreachable, type Answer } from './exchange.js';
 import { Patience, realPauses, type Pauses } from './patience.js';
 import { refusalOf, type Asked } from './refusal.js';
 import { fileOf, invalid, listingBytesMax, readRepository, type Repository, type RepositoryFile } from './repository.js';
-import { Turns } from '../turns.js';
+import { Turns } from '../threads/turns.js';
 import type { HubSettings } from './settings.js';
 
 export type HubLimits = Pick<Limits, 'hubAnswerMs' | 'hubSilentMs' | 'hubAttemptsMax' | 'hubPauseMaxMs' | 'hubReadsMax'>;

@@ -11,7 +11,7 @@ import type { GgufHeader } from '../formats/gguf-header.js';
 import type { SafetensorsHeader } from '../formats/safetensors-header.js';
 import type { SafetensorsIndex } from '../formats/safetensors-index.js';
 import type { ByteSource } from '../formats/source.js';
-import { ThreadEnded, ThreadPool } from '../thread-pool.js';
+import { ThreadEnded, ThreadPool } from '../threads/thread-pool.js';
 import type { Format, RangeRequest, ReadOutcome, ReadTask } from './task.js';
 
 export interface ReadingOptions {

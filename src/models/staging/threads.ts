@@ -1,7 +1,7 @@
 /** The threads that hash, copy and fetch: at most so many at once, none while there is nothing to do. */
 import { availableParallelism } from 'node:os';
 import { LeaseholdError, type Limits } from '../../../protocol/index.js';
-import { ThreadEnded, ThreadPool } from '../thread-pool.js';
+import { ThreadEnded, ThreadPool } from '../threads/thread-pool.js';
 import { Control, type StagingTask, type TransferOutcome } from './task.js';
 
 export type ThreadLimits = Pick<Limits, 'hubReadsMax' | 'modelThreadMs' | 'modelThreadBytesMax'>;

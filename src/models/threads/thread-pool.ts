@@ -14,6 +14,8 @@ export interface ThreadPoolOptions {
   readonly threadsMax: number;
   /** Of one thread's heap; one that takes more ends alone, and its task with it. */
   readonly heapBytesMax: number;
+  /** A thread that nobody needed for so long ends; a second where nothing is said. */
+  readonly idleMs?: number;
 }
 
 export interface RunOptions {
@@ -32,8 +34,7 @@ export class ThreadEnded extends Error {
   }
 }
 
-/** A thread that nobody needed for so long ends. */
-const idleMs = 1_000;
+const usualIdleMs = 1_000;
 const youngHeapMiB = 32;
 
 type Seat<Task, Outcome> = Promise<Piscina<Task, Outcome>>;
@@ -99,7 +100,7 @@ export class ThreadPool<Task, Outcome> {
   }
 
   async #start(): Promise<Piscina<Task, Outcome>> {
-    const { script, heapBytesMax } = this.#options;
+    const { script, heapBytesMax, idleMs = usualIdleMs } = this.#options;
     const { Piscina } = await import('piscina');
     const pool = new Piscina<Task, Outcome>({
       filename: fileURLToPath(script),
