@@ -1,5 +1,5 @@
 /**
- * Where parts are killed: a daemon with one simulated card, its workers, a program that holds a lease, a program that
+ * Where parts are killed: a daemon with one simulated card and simulated memory of the machine, its workers, a program that holds a lease, a program that
  * asks, all processes of their own, and one that is attached in this process and never killed.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -19,12 +19,15 @@ export const answers: Readonly<Record<string, string>> = { tales: 'once upon a t
 const heldBytes = 4 * MiB;
 /** Two of the four models fit beside the held lease. */
 const cardBytes = 40;
+/** Room for the copy of one of the two models that can be parked, beside what processes take. */
+const memory = 'sim:28MiB,floor=1MiB';
+const parkable: readonly string[] = ['tales', 'odes'];
 const restMs = 60_000;
 
 const options = (stateFolder: string): OrchestratorOptions => ({
-  devices: [`sim:${String(cardBytes)}MiB`], classPolicies: eager, stateFolder, broker: 'own',
+  devices: [`sim:${String(cardBytes)}MiB`], hostMemory: { lease: memory }, classPolicies: eager, stateFolder, broker: 'own',
   engines: engine({ grandchildren: 1, grandchildrenDetached: true }),
-  models: Object.fromEntries(Object.entries(answers).map(([name, text]) => [name, scripted({ text, weightsBytes: 12 * MiB })])),
+  models: Object.fromEntries(Object.entries(answers).map(([name, text]) => [name, scripted({ text, weightsBytes: 12 * MiB, parkable: parkable.includes(name) })])),
   limits: { ...quick, workerIdleMs: 600_000, reattachGraceMs: 60_000, backoffFirstMs: 50, backoffLastMs: 500 },
 });
 
@@ -93,17 +96,21 @@ export class Ground {
     }
   }
 
-  #differences({ cards, leases, processes, waiting, workers, holders, simulatedCards }: LedgerState): readonly string[] {
+  #differences({ cards, host, leases, processes, waiting, workers, holders, simulatedCards }: LedgerState): readonly string[] {
     const differs: string[] = [];
     const expect = (what: string, is: unknown, should: unknown): void => { if (is !== should) differs.push(`${what} is ${String(is)}, counted ${String(should)}`); };
     expect('requests that wait', waiting.length, 0);
     for (const { generation, state } of processes) expect(`the state of ${generation}`, state, 'ready');
     for (const { model, state } of leases) if (state !== 'resident' && state !== 'parked') differs.push(`${model} is ${state}`);
-    for (const card of cards) {
-      const own = leases.filter(({ device }) => device === card.device);
+    const ledgers = [
+      ...cards.map((card) => ({ card, own: leases.filter(({ device }) => device === card.device).map(({ generation, chargedBytes, residentBytes }) => ({ generation, chargedBytes, bytes: residentBytes })) })),
+      ...(host === null ? [] : [{ card: host, own: leases.map(({ generation, hostChargedBytes, hostBytes }) => ({ generation, chargedBytes: hostChargedBytes ?? 0, bytes: hostBytes })) }]),
+    ];
+    expect('how many ledgers there are', ledgers.length, 2);
+    for (const { card, own } of ledgers) {
       const usedBytes = simulatedCards.find(({ device }) => device === card.device)?.usedBytes;
       // What the holder holds it does not take of the simulated card.
-      const takenBytes = own.filter(({ generation }) => /-w\d+$/.test(generation)).reduce((sum, { residentBytes }) => sum + residentBytes, 0);
+      const takenBytes = own.filter(({ generation }) => /-w\d+$/.test(generation)).reduce((sum, { bytes }) => sum + bytes, 0);
       expect(`what is taken of ${card.device}`, usedBytes, takenBytes + card.floorBytes);
       expect(`what was read of ${card.device}`, card.sampledUsedBytes, usedBytes);
       expect(`what is leased on ${card.device}`, card.leasedBytes, own.reduce((sum, { chargedBytes }) => sum + chargedBytes, 0));
