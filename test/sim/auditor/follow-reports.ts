@@ -119,8 +119,10 @@ export function followAnnouncement(book: Book, event: Extract<CoreEvent, { type:
   for (const lease of book.leasesOf(event.generation)) {
     if (!named.has(lease.lease) && lease.stage !== 'granted') book.closeLease(lease, lease.stage === 'loading' ? lease.promiseBytes : lease.residentBytes);
   }
-  for (const { lease, residentBytes } of event.models) {
+  // One that is back goes on with whatever it has, a copy alone among it.
+  const isBack = book.process(event.generation)?.state === 'away';
+  for (const { lease, residentBytes, state } of event.models) {
     const ended = book.closedLeases.get(lease ?? '');
-    if (ended?.generation === event.generation && residentBytes > 0) Object.assign(ended, { revived: true, neverCame: false });
+    if (ended?.generation === event.generation && (residentBytes > 0 || (isBack && state !== 'absent'))) Object.assign(ended, { revived: true, neverCame: false });
   }
 }
