@@ -51,8 +51,8 @@ export function onTrimAnswered(core: Core, lease: Lease, command: number, answer
     }
     reportShare(core, lease, answer.hostBytes, null);
     publish(core, 'evicted', { lease: lease.id, model: lease.model, generation: lease.generation, device: core.host?.device ?? lease.device, freedBytes, how: 'as its owner says', cause, reason });
-    // It had been parked meanwhile: then the copy was all of it.
-    if (answer.target === 'none' && lease.state === 'parked') giveBack(core, lease);
+    // It had been parked meanwhile, seen or not: then the copy was all of it.
+    if (answer.target === 'none' && (lease.state === 'parked' || lease.release?.then === 'parked')) giveBack(core, lease);
     return;
   }
   if (host === null || !isCurrent) return;

@@ -290,6 +290,29 @@ t.test('a late answer to a trim that was given up leaves the deadline of the nex
   t.match(only(effects, 'terminate'), { generation: worker, cause: 'command_failed' }, 'a worker that does not answer the second either is ended');
 });
 
+t.test('a copy given back of a model that has been parked meanwhile was all of it, whether that has been seen yet or not', async (t) => {
+  for (const isSeen of [true, false]) {
+    const on = stage(20 * GiB);
+    const worker = on.worker({ engine: 'python' });
+    const lease = kept(on, worker, 'copied', 12 * GiB, { host: { copyBytes: 12 * GiB, parkPeakBytes: GiB } });
+    const asker = on.worker({ engine: 'python-b', model: 'z' });
+    const trim = only(on.ask(asker, 'large', GiB, { host: { peakBytes: 10 * GiB } }).effects, 'trim_host');
+    const move = only(on.send({ type: 'evict_requested', generation: on.session(), request: 1, model: 'copied', target: 'host', deadlineMs: 60_000 }), 'move');
+    t.equal(move.target, 'host');
+    on.samples = false;
+    on.take(worker, -12 * GiB);
+    on.answer(move, { kind: 'done', target: 'host', freedBytes: 12 * GiB, residentBytes: 0, hostBytes: 12 * GiB });
+    if (isSeen) on.sample();
+    t.equal(on.lease(lease)?.state, isSeen ? 'parked' : 'releasing');
+    on.take(worker, -12 * GiB, host0);
+    on.answer(trim, { kind: 'done', target: 'none', freedBytes: 12 * GiB, residentBytes: 0, hostBytes: 0 });
+    on.sample();
+    on.sample(host0);
+    t.equal(on.lease(lease), undefined);
+    t.strictSame([on.chargedBytes(), on.chargedBytes(host0)], [plusTenth(GiB), plusTenth(10 * GiB)], 'what is there is the load that it was asked for');
+  }
+});
+
 t.test('an engine that cannot give a copy back by itself is not asked again', async (t) => {
   const on = stage(20 * GiB);
   const worker = on.worker({ engine: 'python' });

@@ -47,6 +47,10 @@ export const memoryMutants: readonly Mutant[] = [
     from: "if (isCurrent)\n        core.timers.drop('trim', lease.id);", to: "core.timers.drop('trim', lease.id);",
   },
   {
+    name: 'parked-without-copy', about: 'a model whose copy was given back before its park had been seen stays parked, with nothing', file: 'memory/trim.js', pinnedBy: 'host',
+    from: "(lease.state === 'parked' || lease.release?.then === 'parked')", to: "lease.state === 'parked'",
+  },
+  {
     name: 'memory-unread-is-free', about: 'without a reading of memory the ledger alone decides, though that is not allowed', file: 'ledger/available.js',
     from: "card.kind === 'host' ? core.options.allowHostUnknown === true : core.options.allowLedgerOnly", to: "card.kind === 'host' ? true : core.options.allowLedgerOnly",
   },
