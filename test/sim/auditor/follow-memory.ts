@@ -97,6 +97,9 @@ export function followMemoryEffect(check: Check, effect: Check['effects'][number
   } else if (effect.type === 'cancel_command') {
     const has = memory.leases.get(book.commands.get(effect.command)?.lease ?? '');
     if (has !== undefined) has.parkBytes = 0;
+  } else if (effect.type === 'publish') {
+    // One that has said nothing is waited for no longer: what it was charged on suspicion is what was read of it last.
+    memory.mayFall ||= effect.name === 'quarantined' && effect.data['device'] === memory.device;
   } else if (effect.type === 'terminate') {
     for (const has of memory.leasesOf(effect.generation)) has.parkBytes = 0;
   }
