@@ -42,6 +42,11 @@ export function onSessionOpened(core: Core, event: Of<'session_opened'>): void {
 export function onSessionClosed(core: Core, event: Of<'session_closed'>): void {
   const process = core.processes.get(event.generation);
   if (process === undefined) return;
+  // A connection to an earlier broker: what its process is given to come back goes on as it began.
+  if (!process.sessionOpen && process.state !== 'spawning') {
+    count(core, 'strayEvents');
+    return;
+  }
   process.sessionOpen = false;
   dropRequests(core, process);
   // Its next connection counts its requests anew.
@@ -60,13 +65,10 @@ export function onSessionClosed(core: Core, event: Of<'session_closed'>): void {
   core.timers.drop('heartbeat', event.generation);
   publish(core, 'process_suspect', { generation: event.generation, why: event.reason });
   detach(core, process);
-  if (process.role === 'worker') {
-    const graceMs = core.options.limits.reattachGraceMs;
-    if (graceMs === 0) terminate(core, process, 'session_lost', `its session ended: ${event.reason}`);
-    else suspectFor(core, process, graceMs);
-  } else {
-    suspectFor(core, process, core.options.limits.releaseConfirmMs);
-  }
+  const { reattachGraceMs, releaseConfirmMs } = core.options.limits;
+  if (process.role === 'worker' && reattachGraceMs === 0) terminate(core, process, 'session_lost', `its session ended: ${event.reason}`);
+  // Cards are closed for one that has not said yet what it holds, for its grace and no longer.
+  else suspectFor(core, process, process.role === 'worker' || process.state === 'recorded' ? reattachGraceMs : releaseConfirmMs);
 }
 
 /** Neither leases, in whatever state, nor bytes that were found with it. */

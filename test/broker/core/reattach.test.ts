@@ -209,6 +209,24 @@ t.test('D7: a holder is never ended: what the driver shows of it becomes its flo
   t.equal(stage.cardView().floorBytes, 0, 'and its floor is what its leases do not explain');
 });
 
+t.test('a card is closed for the grace and no longer, whatever connections of a silent holder end meanwhile', async (t) => {
+  for (const isBack of [false, true]) {
+    const stage = new Stage({ limits: { reattachGraceMs: 8_000, releaseConfirmMs: 60_000 } });
+    stage.card();
+    stage.take(holder, 4 * GiB);
+    stage.send({ type: 'process_recorded', generation: holder, role: 'holder', name: 'app', engine: null, devices: [card0], floors: [] });
+    stage.sample();
+    stage.pass(4_000);
+    if (isBack) comesBack(stage, holder);
+    stage.send({ type: 'session_closed', generation: holder, reason: 'end of file' });
+    t.equal(stage.counter('strayEvents'), isBack ? 0 : 1, 'a connection to an earlier broker is none of ours');
+    stage.pass(4_500);
+    t.equal(stage.cardView().closed === null, !isBack, isBack ? 'its grace begins anew with the loss' : 'what it was given has passed');
+    stage.pass(4_000);
+    t.match(stage.cardView(), { closed: null, floorBytes: 4 * GiB });
+  }
+});
+
 t.test('D7: where the driver shows no process, the card of a holder that does not come back stays closed until it ends', async (t) => {
   const stage = restarted({ recorded: ['holder'], heldBytes: 5 * GiB, card: { confirms: 'total' } });
   const app = stage.session('holder');

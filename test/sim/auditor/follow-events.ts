@@ -132,6 +132,8 @@ function followProcess(book: Book, event: ProcessEvent): void {
   if (process === null) return;
   switch (event.type) {
     case 'session_closed':
+      // A connection to an earlier broker: nothing is lost.
+      if (process.state === 'away' && !process.connected) return;
       process.connected = false;
       followLoss(book, process);
       if (process.role === 'client') process.state = 'gone';

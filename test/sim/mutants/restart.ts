@@ -27,6 +27,10 @@ export const restartMutants: readonly Mutant[] = [
     from: 'generation });\n    openCards(core, process);', to: 'generation });',
   },
   {
+    name: 'old-connection-counts', about: 'the end of a connection to an earlier broker keeps its cards closed for longer', file: 'processes/process.js', pinnedBy: 'reattach',
+    from: "if (!process.sessionOpen && process.state !== 'spawning') {", to: 'if (false) {',
+  },
+  {
     name: 'dead-keep-closed', about: 'a card stays closed for a process that has ended', file: 'processes/process.js',
     from: 'openCards(core, process);', to: '',
   },
@@ -84,7 +88,7 @@ export const restartMutants: readonly Mutant[] = [
   },
   {
     name: 'loss-ends-at-once', about: 'a worker whose connection is lost is ended, whatever it was told of a grace', file: 'processes/process.js',
-    from: 'if (graceMs === 0)', to: 'if (graceMs >= 0)',
+    from: "process.role === 'worker' && reattachGraceMs === 0", to: "process.role === 'worker'",
   },
   {
     name: 'returned-unwatched', about: 'one that has come back is not missed when it falls silent', file: 'restart/reattach.js',
