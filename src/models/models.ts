@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { LeaseholdError, defaultLimits, type Limits } from '../../protocol/index.js';
 import { HubClient } from './hub/client.js';
 import { FileGone } from './hub/refusal.js';
+import type { RepositoryFile } from './hub/repository.js';
 import { realPauses, type Pauses } from './hub/patience.js';
 import { hubSettings } from './hub/settings.js';
 import { inspectReference, type Inspection, type InspectOptions } from './inspect/inspect.js';
@@ -30,7 +31,10 @@ export interface ModelsOptions {
   readonly donors?: DonorFolders;
 }
 
-export interface PullOptions extends StageOptions, InspectOptions {}
+export interface PullOptions extends StageOptions, InspectOptions {
+  /** Told what will be brought, before a byte of it is. What it throws ends the pull. */
+  readonly onInspected?: (inspection: Inspection) => void;
+}
 
 export interface Pulled extends StageResult {
   readonly reference: string;
@@ -38,6 +42,8 @@ export interface Pulled extends StageResult {
   readonly manifestPath: string;
   readonly manifestCreated: boolean;
   readonly securityScanComplete: boolean;
+  /** A file that sees images, which was not brought: the engine here takes none. Null where there is none. */
+  readonly projector: RepositoryFile | null;
   readonly resolveMs: number;
   readonly elapsedMs: number;
 }
@@ -81,11 +87,12 @@ export class Models {
     const client = this.#client(options.signal);
     const inspection = await this.#inspect(client, reference, options);
     const resolveMs = performance.now() - startMs;
+    options.onInspected?.(inspection);
     const { inspection: staged, result } = await this.#stage(client, inspection, options);
     const { manifest, path, created } = await this.#remember(staged);
     return {
       ...result, reference: referenceText(reference), profile: manifest.profile, manifestPath: path, manifestCreated: created,
-      securityScanComplete: manifest.security_scan_complete, resolveMs, elapsedMs: performance.now() - startMs,
+      securityScanComplete: manifest.security_scan_complete, projector: staged.projector, resolveMs, elapsedMs: performance.now() - startMs,
     };
   }
 

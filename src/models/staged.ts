@@ -1,6 +1,6 @@
 /** What an engine is given for a reference: a file that was staged. No network is asked, ever. */
 import { join } from 'node:path';
-import { LeaseholdError } from '../../protocol/index.js';
+import { noEngine } from './no-engine.js';
 import { currentPolicy } from './policy/policy.js';
 import { parseHubReference } from './reference.js';
 import { storeRoot } from './store/layout.js';
@@ -14,9 +14,6 @@ export async function stagedSource(text: string, env: NodeJS.ProcessEnv = proces
   const { profile } = model.manifest;
   if (model.missing !== null) throw notStaged(model, model.missing);
   const [first] = profile.weight_files;
-  if (profile.backend !== 'llama_cpp' || first === undefined) {
-    const help = `${text} was staged for ${profile.backend}, and no such engine is here. Pull a GGUF of it: leasehold pull owner/name:Q4_K_M.`;
-    throw new LeaseholdError('engine_unknown', { engine: profile.backend, known: 'llama' }, { help });
-  }
+  if (profile.backend !== 'llama_cpp' || first === undefined) throw noEngine(profile.backend, `${text} was staged for ${profile.backend}, and no such engine is here.`);
   return join(model.folder, ...first.split('/'));
 }

@@ -1,15 +1,15 @@
 // Models from a hub as people handle them: pull, list, run without the hub, check, remove; each command a process of its own.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { tinyModels } from '../../workers/models/index.js';
 
-import { tinyRepository, transformersModel } from '../models/hub/models.js';
-import { startHub } from '../models/hub/server.js';
+import { gguf, tinyRepository, transformersModel } from '../models/hub/models.js';
+import { large, startHub } from '../models/hub/server.js';
 import { jsonLines } from './fake-io.js';
 
 const main = join(dirname(fileURLToPath(import.meta.url)), '../../bin/leasehold.js');
@@ -20,6 +20,7 @@ t.teardown(() => hub.close());
 const name = 'leasehold/tiny-facts-GGUF';
 const commit = hub.publish(name, tinyRepository('tiny-facts').filter(({ path }) => /gguf|README/.test(path)));
 hub.publish('leasehold/tiny-facts', tinyRepository('tiny-facts'));
+hub.publish('o/sees', [large('x-Q8_0.gguf', gguf()), large('mmproj-x-F16.gguf', gguf({}, 3))]);
 hub.publish('o/evil', transformersModel({ config: { architectures: ['EvilForCausalLM'], max_position_embeddings: 1 } }));
 
 async function leasehold(...args: string[]) {
@@ -54,6 +55,13 @@ t.test('pull brings it here and says what came of it', async (t) => {
   t.match(await leasehold('models', '--pulled'), { code: 0, out: /tiny-facts-GGUF +llama_cpp +f16 +2\.0 MiB +2048 +[0-9a-f]{8} +staged/ });
 });
 
+t.test('a projector that fits is told, and not brought: the engine here reads text alone', async (t) => {
+  t.match(await leasehold('pull', 'o/sees'), { code: 0, out: /It could see images through mmproj-x-F16\.gguf \(.* B\); llama\.cpp here reads text alone/ });
+  t.match(jsonLines((await leasehold('pull', 'o/sees', '--json')).out).at(-1), { projector: 'mmproj-x-F16.gguf', artifact_bytes: gguf().length });
+
+  t.equal((await leasehold('rm', 'o/sees')).code, 0);
+});
+
 t.test('what is refused is told with what to do, and leaves nothing behind', async (t) => {
   const before = readdirSync(join(work, 'store'), { recursive: true }).length;
   t.match(await leasehold('pull', 'o/evil'), { code: 2, err: /EvilForCausalLM[\s\S]*help:/ });
@@ -65,8 +73,18 @@ t.test('what is refused is told with what to do, and leaves nothing behind', asy
   t.equal(readdirSync(join(work, 'store'), { recursive: true }).length, before);
 });
 
-t.test('a staged model of an engine that is not here is refused by name', async (t) => {
-  t.equal((await leasehold('pull', 'leasehold/tiny-facts', '-q')).code, 0);
+t.test('what no engine here loads is told before it is brought, and refused by name', async (t) => {
+  const files = tinyRepository('tiny-facts').filter(({ path }) => !path.endsWith('.gguf'));
+  hub.publish('leasehold/plain', files);
+  t.match(await leasehold('pull', 'leasehold/plain'), { code: 0, err: /It is for transformers, an engine that is not here: it is staged, and `leasehold run` will refuse it\. .*owner\/name-GGUF:Q4_K_M/, out: /leasehold\/plain is here/ });
+  t.match(jsonLines((await leasehold('pull', 'leasehold/tiny-facts', '--json')).out)[0], { event: 'note', code: 'engine_unknown', engine: 'transformers', text: /leasehold pull leasehold\/tiny-facts:F16\./ }, 'and where the repository has what runs, that is named');
+  t.equal((await leasehold('rm', 'leasehold/plain')).code, 0);
+  mkdirSync(join(work, 'folder'));
+  for (const { path, bytes } of files) writeFileSync(join(work, 'folder', path), bytes);
+  for (const path of ['./folder', './folder/model.safetensors']) t.match(await leasehold('run', path, question), { code: 2, err: /no engine transformers[\s\S]*holds safetensors, which llama\.cpp does not load\. Pull a GGUF of it/ });
+  rmSync(join(work, 'folder', 'model.safetensors'));
+  writeFileSync(join(work, 'folder', 'x.gguf'), 'GGUF');
+  t.match(await leasehold('run', './folder', question), { code: 2, err: /it is a folder; name the file in it, like folder\/x\.gguf/ });
   t.match(await leasehold('run', 'leasehold/tiny-facts', question), { code: 2, err: /no engine transformers[\s\S]*Pull a GGUF of it/ });
   t.equal((await leasehold('pull', 'leasehold/tiny-facts:F16', '-q')).code, 0);
   t.equal(jsonLines((await leasehold('models', '--pulled', '--json')).out).length, 3);

@@ -15,14 +15,14 @@ import { randomModel, writeModel } from '../fixtures/gguf-models.js';
 import { publicShapes, writeShape } from '../fixtures/gguf-shapes.js';
 import { plainConfig } from '../fixtures/public-shapes.js';
 import { safetensorsBytes } from '../fixtures/safetensors.js';
-import { transformersModel } from './hub/models.js';
+import { gguf as ggufBytes, transformersModel } from './hub/models.js';
 import { large, startHub } from './hub/server.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'leasehold-ask-'));
 t.teardown(() => rmSync(folder, { recursive: true, force: true }));
 
 const ask = (model: string, changes: Partial<Question> = {}): Promise<Answer> =>
-  askEstimate({ model, contextTokens: null, projector: null, draft: null, declaredBytes: null, askEngine: false, ...changes }, { env: {}, cwd: folder, limits: defaultLimits });
+  askEstimate({ model, contextTokens: null, projector: 'fitting', draft: null, declaredBytes: null, askEngine: false, ...changes }, { env: {}, cwd: folder, limits: defaultLimits });
 const weightsOf = ({ estimate }: Answer): number | undefined => estimate.cards[0]?.weights.bytes;
 
 /** A safetensors file of one tensor of so many bytes. */
@@ -105,13 +105,24 @@ t.test('a repository on a hub is estimated from its headers, before a byte of a 
   const config = { ...plainConfig, architectures: ['LlamaForCausalLM'] };
   const commit = hub.publish('o/llama', transformersModel({ config, shards: { 'model-00001-of-00002.safetensors': { 'model.layers.0.w.weight': 400_000 }, 'model-00002-of-00002.safetensors': { 'model.layers.1.w.weight': 600_000 } }, more: [large('consolidated.safetensors', Buffer.alloc(1_000_000))] }));
   hub.publish('o/m-GGUF', [large('m-Q8_0.gguf', readFileSync(join(folder, 'm.gguf'))), large('m-F16.gguf', readFileSync(join(folder, 'm.gguf')))]);
-  const remote = (model: string, changes: Partial<Question> = {}): Promise<Answer> => askEstimate({ model, contextTokens: 1_000, projector: null, draft: null, declaredBytes: null, askEngine: true, ...changes }, { env: { HF_ENDPOINT: hub.endpoint }, cwd: folder, limits: defaultLimits });
+  const remote = (model: string, changes: Partial<Question> = {}): Promise<Answer> => askEstimate({ model, contextTokens: 1_000, projector: 'fitting', draft: null, declaredBytes: null, askEngine: true, ...changes }, { env: { HF_ENDPOINT: hub.endpoint }, cwd: folder, limits: defaultLimits });
   const answer = await remote('o/llama');
   t.equal(weightsOf(answer), 1_000_000);
   t.match(answer, { engine: null, estimate: { model: `o/llama@${commit.slice(0, 8)}`, options: { backend: 'transformers' }, kvBytesPerToken: 524_288 } });
   const gguf = await remote('o/m-GGUF:Q8_0');
   t.match(gguf, { engine: null, estimate: { options: { backend: 'llama' } } });
   t.equal(weightsOf(gguf), weightsOf(await ask('./m.gguf')));
+  const vision = { 'clip.vision.image_size': 336, 'clip.vision.patch_size': 14, 'clip.vision.embedding_length': 1_024, 'clip.vision.feed_forward_length': 4_096, 'clip.vision.attention.head_count': 16 };
+  hub.publish('o/sees-GGUF', [large('m-Q8_0.gguf', readFileSync(join(folder, 'm.gguf'))), large('mmproj-F16.gguf', ggufBytes(vision))]);
+  const [seeing, blind] = [await remote('o/sees-GGUF'), await remote('o/sees-GGUF', { projector: 'none' })];
+  t.match(seeing.estimate.cards[0]?.projector?.how, /^mmproj-F16\.gguf; first image of 336 pixels/);
+  t.equal(blind.estimate.cards[0]?.projector, null);
+  t.equal((seeing.estimate.cards[0]?.total.bytes ?? 0) - (blind.estimate.cards[0]?.total.bytes ?? 0), seeing.estimate.cards[0]?.projector?.bytes);
+  t.equal((await remote('o/m-GGUF:Q8_0', { draft: 'o/sees-GGUF' })).estimate.cards[0]?.draft?.bytes, blind.estimate.cards[0]?.total.bytes, 'who drafts sees nothing');
+  writeFileSync(join(folder, 'mine.gguf'), ggufBytes(vision));
+  t.match((await remote('o/m-GGUF:Q8_0', { projector: { path: './mine.gguf' } })).estimate.cards[0]?.projector?.how, /^mine\.gguf/, 'one that lies here goes with a model that does not');
+  hub.publish('o/hears-GGUF', [large('m-Q8_0.gguf', readFileSync(join(folder, 'm.gguf'))), large('mmproj-F16.gguf', ggufBytes())]);
+  await t.rejects(remote('o/hears-GGUF'), { code: 'estimate_unknown', message: /clip\.vision\.image_size \(it is missing in mmproj-F16\.gguf; the projector may be left out\)/ });
   hub.publish('o/both', [...transformersModel({ config }), large('m-Q8_0.gguf', readFileSync(join(folder, 'm.gguf')))]);
   t.match(await remote('o/both'), { estimate: { options: { backend: 'transformers' } } });
   t.match(await remote('o/both', { backend: 'llama' }), { estimate: { options: { backend: 'llama' } } }, 'of both formats the engine’s own');

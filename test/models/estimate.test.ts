@@ -190,7 +190,7 @@ t.test('B11: a projector is inside, with what the first image takes, and its siz
   });
   const sizes = { image_size: 336, patch_size: 14, embedding_length: 1_024, feed_forward_length: 4_096, 'attention.head_count': 16, block_count: 23 };
   const text = await ggufHeader(shapeSource(gemma));
-  const facts = factsOfGguf('g', [text], await ggufHeader(vision(sizes)));
+  const facts = factsOfGguf('g', [text], { name: 'mmproj.gguf', header: await ggufHeader(vision(sizes)) });
   const options = asked({ backend: 'llama', contextTokens: 4_096 });
   const { cards: [seeing] } = estimate({ facts, options });
   const { cards: [blind] } = estimate({ facts: factsOfGguf('g', [text]), options });
@@ -199,7 +199,7 @@ t.test('B11: a projector is inside, with what the first image takes, and its siz
   t.equal(seeing?.projector?.bytes, weightBytes + 576 * (6 * 1_024 + 2 * 4_096) * 4 + 16 * 576 * 576 * 4);
   t.equal((seeing?.total.bytes ?? 0) - (blind?.total.bytes ?? 0), seeing?.projector?.bytes);
   const { image_size: _, ...sizeless } = sizes;
-  const unsized = factsOfGguf('g', [text], await ggufHeader(vision(sizeless)));
+  const unsized = factsOfGguf('g', [text], { name: 'mmproj.gguf', header: await ggufHeader(vision(sizeless)) });
   t.equal(unknownOf(() => estimate({ facts: unsized, options })), 'clip.vision.image_size');
   t.ok(estimate({ facts: unsized, options: { ...options, imageSide: 336 } }).cards[0]?.projector?.bytes, 'which the operator may state');
   const config: JsonObject = { text_config: plainConfig, vision_config: { hidden_size: 1_152, intermediate_size: 4_304, num_attention_heads: 16, patch_size: 14 } };

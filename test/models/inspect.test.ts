@@ -380,6 +380,23 @@ t.test('GGUF repositories', async (t) => {
     t.not((await inspect('o/X-GGUF:Q8_0')).profile.id, profile.id);
   });
 
+  t.test('come with the projector that llama.cpp would take: of the nearest folder, then of the nearest bits', async (t) => {
+    const projectorOf = async (reference: string) => (await inspect(reference)).projector?.path ?? null;
+    t.equal(await projectorOf('o/X-GGUF:Q8_0'), 'mmproj-X-F16.gguf');
+    t.notOk((await inspect('o/X-GGUF:Q8_0')).files.some(({ path }) => path.includes('mmproj')), 'which is not staged: the engine here reads text alone');
+    t.equal(await projectorOf('o/one'), null);
+    hub.publish('o/sees', [
+      large('x-Q4_K_M.gguf', gguf()), large('big/x-BF16.gguf', gguf({}, 1)), large('mtp-x-Q4_K_M.gguf', gguf({}, 2)),
+      ...['mmproj-F32', 'mmproj-F16', 'mmproj-BF16', 'mmproj-Q8_0', 'big/mmproj-F32', 'other/mmproj-Q4_0'].map((name, index) => large(`${name}.gguf`, gguf({}, 10 + index))),
+    ]);
+    t.equal(await projectorOf('o/sees:Q4_K_M'), 'mmproj-Q8_0.gguf', 'never one of another folder');
+    t.equal(await projectorOf('o/sees:BF16'), 'big/mmproj-F32.gguf', 'the nearest folder goes before the bits');
+    hub.publish('o/equal', [large('x-Q4_K_M.gguf', gguf()), large('mmproj-BF16.gguf', gguf({}, 1)), large('mmproj-F16.gguf', gguf({}, 2))]);
+    t.equal(await projectorOf('o/equal'), 'mmproj-BF16.gguf', 'of equal ones the first that is listed');
+    hub.publish('o/safetensors', transformersModel({ more: [large('mmproj-F16.gguf', gguf())] }));
+    t.equal(await projectorOf('o/safetensors'), null);
+  });
+
   t.test('say what there is to choose from where it is not clear', async (t) => {
     t.match(await refused('o/two'), { code: 'gguf_ambiguous', message: /Q5_K_M \(0\.00 GiB\), Q8_0 .*Q8_0/, help: /o\/two:NAME/ });
     t.match(await refused('o/two:Q8_0'), { code: 'gguf_ambiguous', message: /b-Q8_0\.gguf, sub\/b-Q8_0\.gguf/ });

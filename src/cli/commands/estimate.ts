@@ -23,7 +23,8 @@ interface EstimateCommandOptions {
   readonly kvType?: string;
   readonly dtype?: string;
   readonly imageSide?: string;
-  readonly projector?: string;
+  /** False with --no-projector. */
+  readonly projector?: string | false;
   readonly draft?: string;
   readonly declared?: string;
   readonly onCpu?: boolean;
@@ -71,7 +72,7 @@ function questionOf(model: string, options: EstimateCommandOptions): Question {
   return {
     model,
     contextTokens: contextTokens(options.context, '--context') ?? null,
-    projector: options.projector ?? null,
+    projector: options.projector === false ? 'none' : options.projector === undefined ? 'fitting' : { path: options.projector },
     draft: options.draft ?? null,
     declaredBytes: declared === undefined ? null : parseBytes(declared, '--declared'),
     askEngine: options.ask !== false,

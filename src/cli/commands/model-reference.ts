@@ -1,7 +1,8 @@
 /** What a model is called on the command line: a name or alias, or the path of a file. */
-import { closeSync, existsSync, openSync, readSync, statSync } from 'node:fs';
-import { extname, isAbsolute, resolve } from 'node:path';
+import { closeSync, existsSync, openSync, readdirSync, readSync, statSync } from 'node:fs';
+import { extname, isAbsolute, join, resolve } from 'node:path';
 import { LeaseholdError } from '../../../protocol/index.js';
+import { noEngine } from '../../models/no-engine.js';
 import type { OrchestratorOptions } from '../../orchestrator/options.js';
 import { tinyModels } from '../../orchestrator/shipped-models.js';
 import type { Io } from '../io.js';
@@ -35,14 +36,14 @@ export async function findModel(written: string, { cwd, env }: Pick<Io, 'cwd' | 
   }
 }
 
-/** Throws `model_invalid` for `./x`, `../x` and `/x` that are no GGUF file. A bare word may still be a name that a daemon knows. */
+/** Throws `model_invalid` for `./x`, `../x` and `/x` that are no GGUF file, `engine_unknown` for weights of an engine that is not here. A bare word may still be a name that a daemon knows. */
 export function modelReference(written: string, cwd: string): ModelReference {
   const path = resolve(cwd, written);
   const isGguf = extname(written).toLowerCase() === '.gguf';
   const certain = isAbsolute(written) || /^\.{1,2}[\\/]/.test(written) || (isGguf && existsSync(path));
   const readsLikePath = certain || isGguf || /[\\/]/.test(written) || (existsSync(path) && faultOf(path) !== aFolder);
   const fault = readsLikePath ? faultOf(path) : null;
-  if (certain && fault !== null) throw invalid(written, fault);
+  if (certain && fault !== null) throw unservable(written, path, fault);
   return { written, path: certain ? path : null, doubt: readsLikePath ? fault ?? 'write ./ before it, so that it is taken for a file' : null, staged: null, missing: null };
 }
 
@@ -66,6 +67,14 @@ export function withReference(options: OrchestratorOptions, { written, path, sta
 
 function invalid(source: string, reason: string, cause?: unknown): LeaseholdError {
   return new LeaseholdError('model_invalid', { source, reason }, cause === undefined ? {} : { cause });
+}
+
+/** A path that is no GGUF file, told by what it is instead: weights of another engine, a folder with the file to name. */
+function unservable(written: string, path: string, fault: string): LeaseholdError {
+  const names = fault === aFolder ? readdirSync(path).sort() : [];
+  if ([path, ...names].some((name) => name.endsWith('.safetensors'))) return noEngine('transformers', `${written} holds safetensors, which llama.cpp does not load.`);
+  const [gguf] = names.filter((name) => extname(name).toLowerCase() === '.gguf');
+  return invalid(written, gguf === undefined ? fault : `${fault}; name the file in it, like ${join(written, gguf)}`);
 }
 
 const magic = 'GGUF';

@@ -1,13 +1,17 @@
 /** `leasehold pull`: resolves a model on a hub, and brings everything that it needs here. */
 import { LeaseholdError } from '../../../protocol/index.js';
+import { ggufChoices } from '../../models/inspect/gguf.js';
+import type { Inspection } from '../../models/inspect/inspect.js';
 import type { Pulled } from '../../models/models.js';
 import type { Backend } from '../../models/policy/policy.js';
+import { referenceText } from '../../models/reference.js';
 import type { StagingProgress } from '../../models/staging/progress.js';
 import { stoppableOnceConfigured, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
 import { createStatusLine, noStatusLine } from '../terminal/progress.js';
 import { formatBytes, formatCount, formatMs } from '../terminal/size-format.js';
+import { writeAbove } from '../terminal/standing.js';
 import { withModels } from './with-models.js';
 
 interface PullOptions {
@@ -26,6 +30,12 @@ export async function pull(context: CommandContext, args: readonly unknown[], op
       status.show(`asking the hub for ${reference}`, null);
       const pulled = await models.pull(reference, {
         signal, pins, backend: options.backend ?? null,
+        onInspected(inspection) {
+          const told = engineNote(inspection);
+          if (told === null) return;
+          if (json) writeJson(io, { event: 'note', code: 'engine_unknown', engine: inspection.profile.backend, text: told });
+          else writeAbove(io.stderr, `${context.errorPalette.yellow(told)}\n`);
+        },
         onProgress(progress) {
           if (json) writeJson(io, { event: 'progress', ...progress });
           else status.show(progressText(progress), progress.bytes.total === 0 ? null : progress.bytes.done / progress.bytes.total);
@@ -40,6 +50,15 @@ export async function pull(context: CommandContext, args: readonly unknown[], op
       status.clear();
     }
   }));
+}
+
+/** What `run` would say of it only once it is here: that nothing in this installation loads it. */
+function engineNote({ profile, reference, repository }: Inspection): string | null {
+  if (profile.backend === 'llama_cpp') return null;
+  const [gguf] = ggufChoices(repository);
+  const selection = gguf === undefined ? null : gguf.quantization ?? gguf.files[0]?.path ?? null;
+  const instead = selection === null ? 'a GGUF of it, which other repositories may have: leasehold pull owner/name-GGUF:Q4_K_M' : `leasehold pull ${referenceText({ ...reference, selection })}`;
+  return `It is for ${profile.backend}, an engine that is not here: it is staged, and \`leasehold run\` will refuse it. What runs here is ${instead}.`;
 }
 
 /** `FILE=SHA256`. */
@@ -62,12 +81,12 @@ function resultOf({ profile, ...pulled }: Pulled): Readonly<Record<string, unkno
   return {
     requested_reference: pulled.reference, profile_id: profile.id, repository: profile.repository, revision: profile.revision, backend: profile.backend,
     quantization_method: profile.quantization_method, artifact_bytes: profile.artifact_bytes, manifest_path: pulled.manifestPath, manifest_created: pulled.manifestCreated,
-    security_scan_complete: pulled.securityScanComplete, path: pulled.path, downloaded: pulled.downloaded, downloaded_bytes: pulled.downloadedBytes, reused_bytes: pulled.reusedBytes,
+    security_scan_complete: pulled.securityScanComplete, projector: pulled.projector?.path ?? null, path: pulled.path, downloaded: pulled.downloaded, downloaded_bytes: pulled.downloadedBytes, reused_bytes: pulled.reusedBytes,
     resolve_elapsed_seconds: pulled.resolveMs / 1_000, elapsed_seconds: pulled.elapsedMs / 1_000,
   };
 }
 
-function summary({ profile, reference, downloadedBytes, reusedBytes, elapsedMs, securityScanComplete }: Pulled): readonly string[] {
+function summary({ profile, reference, downloadedBytes, reusedBytes, elapsedMs, securityScanComplete, projector }: Pulled): readonly string[] {
   const how = [
     ...downloadedBytes > 0 ? [`${formatBytes(downloadedBytes)} downloaded in ${formatMs(elapsedMs)}`] : [],
     ...reusedBytes > 0 ? [`${formatBytes(reusedBytes)} taken from what other programs had`] : [],
@@ -76,6 +95,7 @@ function summary({ profile, reference, downloadedBytes, reusedBytes, elapsedMs, 
     `${reference} is here: ${profile.architecture}, ${formatBytes(profile.artifact_bytes)} of weights for ${profile.backend}; ${how.join(', ') || 'it was already'}.`,
     `  commit  ${profile.revision}`,
     `  profile ${profile.id}`,
+    ...projector === null ? [] : [`  It could see images through ${projector.path}${projector.sizeBytes === null ? '' : ` (${formatBytes(projector.sizeBytes)})`}; llama.cpp here reads text alone, so that was not brought.`],
     ...securityScanComplete ? [] : ['  The hub had not finished its security scan of it.'],
   ];
 }

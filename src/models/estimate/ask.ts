@@ -9,22 +9,23 @@ import { curatedProfiles, shippedFolder } from '../profile/curated.js';
 import { createReading, type Reading } from '../reading/reading.js';
 import { parseHubReference, parseReference, type HubReference, type ModelReference } from '../reference.js';
 import { partPaths } from '../formats/gguf-parts.js';
+import { fileSource } from '../formats/source.js';
 import { estimate, type ModelEstimate } from './estimate.js';
 import type { ModelFacts } from './facts.js';
 import { exact } from './figure.js';
 import { hubFiles } from './hub-files.js';
 import { askLlama, type LlamaAnswer } from './llama-reckoning.js';
-import { localFiles, type Wanted } from './local-files.js';
+import { localFiles, type Wanted, type WantedProjector } from './local-files.js';
 import { UnknownField } from './model-shape.js';
 import { defaultOptions, llamaBatchTokens, type Backend, type EstimateOptions } from './options.js';
-import { readFacts } from './read-facts.js';
+import { readFacts, type OpenSource } from './read-facts.js';
 
 export interface Question extends Partial<Omit<EstimateOptions, 'contextTokens'>> {
   readonly model: string;
   /** Null: what the model was trained on, at most the policy's default. */
   readonly contextTokens: number | null;
-  /** Paths or references. */
-  readonly projector: string | null;
+  readonly projector: WantedProjector;
+  /** A path or a reference. */
   readonly draft: string | null;
   readonly declaredBytes: number | null;
   /** False: llama.cpp is not asked, though it may be installed. */
@@ -53,7 +54,7 @@ export async function askEstimate(question: Question, surroundings: Surroundings
   try {
     const found = await factsOfReference(question.model, { projector: question.projector, backend: question.backend }, surroundings, reading);
     const backend = question.backend ?? found.backend;
-    const draft = question.draft === null ? null : (await factsOfReference(question.draft, { projector: null, backend }, surroundings, reading)).facts;
+    const draft = question.draft === null ? null : (await factsOfReference(question.draft, { projector: 'none', backend }, surroundings, reading)).facts;
     const options: EstimateOptions = { ...defaultOptions, ...withoutUndefined(question), backend, contextTokens: question.contextTokens ?? contextOf(found.facts) };
     const own = estimate({ facts: found.facts, options, draft, declaredBytes: question.declaredBytes });
     const asks = question.askEngine && found.path !== null && backend === 'llama' && own.source === 'estimated' && options.kvDtype === null && options.flashAttention === null;
@@ -77,7 +78,7 @@ async function factsOfReference(text: string, wanted: Wanted, surroundings: Surr
   const { env, cwd, limits, signal } = surroundings;
   const reference = localised(parseReference(text, { cwd, curatedIds: new Set(curatedProfiles().keys()) }));
   if ('path' in reference) {
-    const projector = wanted.projector === null ? null : resolve(cwd, wanted.projector);
+    const projector = typeof wanted.projector === 'string' ? wanted.projector : { path: resolve(cwd, wanted.projector.path) };
     const files = await localFiles(reference.path, { ...wanted, projector }, reading);
     const facts = await readFacts(files, reading, signal);
     const isGguf = files.format === 'gguf';
@@ -86,7 +87,14 @@ async function factsOfReference(text: string, wanted: Wanted, surroundings: Surr
   const client = new HubClient({ settings: hubSettings(env), limits, ...(signal === undefined ? {} : { signal }) });
   const inspection = await inspectReference({ client, reading, policy: currentPolicy(), limits }, reference, wanted.backend === 'llama' ? { backend: 'llama_cpp' } : {});
   const { backend } = inspection.profile;
-  return { facts: await readFacts(hubFiles(client, inspection), reading, signal), backend: backend === 'llama_cpp' ? 'llama' : backend === 'vllm' ? 'vllm' : 'transformers', path: null };
+  const files = hubFiles(client, inspection, wanted.projector === 'fitting');
+  // One that was named lies here.
+  const named = typeof wanted.projector === 'string' || files.format !== 'gguf' ? files : { ...files, projector: fileAt(resolve(cwd, wanted.projector.path)) };
+  return { facts: await readFacts(named, reading, signal), backend: backend === 'llama_cpp' ? 'llama' : backend === 'vllm' ? 'vllm' : 'transformers', path: null };
+}
+
+function fileAt(path: string): OpenSource {
+  return () => fileSource(path);
 }
 
 /** A profile stands for files: those that ship lie here, those of a repository on its hub. */

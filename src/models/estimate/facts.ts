@@ -31,11 +31,16 @@ export interface ModelFacts {
   /** The part that sees images: where its sizes are stated. */
   readonly vision: JsonObject | null;
   /** A projector file of its own, beside the model. */
-  readonly projector: GgufHeader | null;
+  readonly projector: ProjectorFile | null;
+}
+
+export interface ProjectorFile {
+  readonly name: string;
+  readonly header: GgufHeader;
 }
 
 /** `headers`: of the model's files, in order; a split model has several. */
-export function factsOfGguf(name: string, headers: readonly [GgufHeader, ...GgufHeader[]], projector: GgufHeader | null = null): ModelFacts {
+export function factsOfGguf(name: string, headers: readonly [GgufHeader, ...GgufHeader[]], projector: ProjectorFile | null = null): ModelFacts {
   const [first] = headers;
   const groups = mergeGroups(headers.map((header) => header.groups));
   const knownBytes = headers.reduce((sum, { tensorBytes }) => sum + tensorBytes, 0);

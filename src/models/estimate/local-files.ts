@@ -10,9 +10,12 @@ import type { ModelFiles } from './read-facts.js';
 
 const indexName = 'model.safetensors.index.json';
 
+/** A GGUF file of its own, by its absolute path. */
+export type WantedProjector = { readonly path: string } | 'fitting' | 'none';
+
 export interface Wanted {
-  /** A file of its own; it is never guessed from what lies beside. */
-  readonly projector: string | null;
+  /** `fitting`: of a repository on a hub, the one that llama.cpp would fetch with it. Of files here none is guessed from what lies beside. */
+  readonly projector: WantedProjector;
   /** What will run it, where that is said: of a folder with both formats its own is taken. */
   readonly backend: Backend | undefined;
 }
@@ -22,7 +25,7 @@ export async function localFiles(path: string, wanted: Wanted, reading: Reading)
   const { projector } = wanted;
   const kind = await stat(path).catch(() => null);
   if (kind?.isDirectory() !== true) {
-    return { format: 'gguf', name: path, parts: partPaths(path).map((part) => () => fileSource(part)), projector: projector === null ? null : () => fileSource(projector) };
+    return { format: 'gguf', name: path, parts: partPaths(path).map((part) => () => fileSource(part)), projector: typeof projector === 'string' ? null : () => fileSource(projector.path) };
   }
   return folderFiles(path, wanted, reading);
 }

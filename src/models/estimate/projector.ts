@@ -1,7 +1,6 @@
 /** The part that sees: its weights where they are a file of their own, and what the first image allocates (B11). */
-import type { GgufHeader } from '../formats/gguf-header.js';
 import { Fields } from './config-fields.js';
-import type { ModelFacts } from './facts.js';
+import type { ModelFacts, ProjectorFile } from './facts.js';
 import { between, sum, type Figure } from './figure.js';
 import { UnknownField } from './model-shape.js';
 import type { EstimateOptions } from './options.js';
@@ -17,8 +16,9 @@ interface VisionShape {
 /** Null when the model sees nothing. Throws `UnknownField` where a size is not stated. */
 export function projectorOf(facts: ModelFacts, options: EstimateOptions): Figure | null {
   if (facts.projector !== null) {
-    const { tensorBytes, dataBytes, unknownTypes } = facts.projector;
-    const weights = between(tensorBytes, unknownTypes.length > 0 ? dataBytes : tensorBytes, 'the projector file');
+    const { name, header } = facts.projector;
+    const { tensorBytes, dataBytes, unknownTypes } = header;
+    const weights = between(tensorBytes, unknownTypes.length > 0 ? dataBytes : tensorBytes, name);
     return sum([weights, firstUse(ggufVision(facts.projector, options), 4)]);
   }
   // Its weights are among the model's own.
@@ -32,10 +32,10 @@ function firstUse({ imageSide, patchSide, hiddenSize, feedForwardSize, heads }: 
   return between(streams, streams + heads * patches * patches * elementBytes, `first image of ${String(imageSide)} pixels a side, ${String(patches)} patches`);
 }
 
-function ggufVision({ scalars }: GgufHeader, { imageSide }: EstimateOptions): VisionShape {
+function ggufVision({ name: file, header: { scalars } }: ProjectorFile, { imageSide }: EstimateOptions): VisionShape {
   const field = (name: string): number => {
     const value = scalars.get(`clip.vision.${name}`);
-    if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 1) throw new UnknownField(`clip.vision.${name}`, value === undefined ? 'it is missing' : `it is ${String(value)}`);
+    if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 1) throw new UnknownField(`clip.vision.${name}`, `${value === undefined ? 'it is missing' : `it is ${String(value)}`} in ${file}; the projector may be left out`);
     return value;
   };
   return {

@@ -1,4 +1,5 @@
 /** From the files of a model to the facts that an estimate is made from. Headers are read in threads; no weight is. */
+import { basename } from 'node:path';
 import { LeaseholdError } from '../../../protocol/index.js';
 import { unusableFile } from '../formats/fault.js';
 import type { GgufHeader } from '../formats/gguf-header.js';
@@ -26,7 +27,7 @@ export async function readFacts(files: ModelFiles, reading: Reading, signal?: Ab
   const [first, ...rest] = headers;
   if (first === undefined) throw new LeaseholdError('internal', { reason: `${files.name} has no parts` });
   requireWhole(files.name, headers);
-  const projector = files.projector === null ? null : await opened(files.projector, (source) => reading.ggufHeader(source, signal));
+  const projector = files.projector === null ? null : await opened(files.projector, async (source) => ({ name: basename(source.name), header: await reading.ggufHeader(source, signal) }));
   return factsOfGguf(files.name, [first, ...rest], projector);
 }
 

@@ -20,7 +20,7 @@ export interface GgufChoice {
 const partShape = /^(.+)-(\d{5})-of-(\d{5})$/;
 const quantShape = /(?:^|[-._/])((?:UD-)?(?:(?:IQ|TQ|Q)\d(?:_[A-Z0-9]+)*|BF16|FP?16|FP?32|MXFP4(?:_MOE)?))(?=$|[-._/])/gi;
 /** Files of the same kind that are no model by themselves. */
-const companions = /(^|[/_.-])(mmproj|imatrix)/i;
+const companions = /(^|[/_.-])(mmproj|imatrix)|(^|\/)mtp-/i;
 /** What Ollama and llama.cpp take where nobody says which. */
 const usual = 'Q4_K_M';
 
@@ -38,6 +38,19 @@ export function ggufChoices({ files }: Pick<Repository, 'files'>): readonly Gguf
   return [...groups.values()].map(({ stem, parts, numbered }) => ({
     stem, parts, quantization: quantizationIn(stem), files: numbered.sort(([left], [right]) => left - right).map(([, file]) => file),
   }));
+}
+
+/**
+ * The projector that a model sees images through, chosen as llama.cpp does: it lies in the model's folder or one above,
+ * the deeper the better; of several there, the one whose bits are nearest to the model's. Null where there is none.
+ */
+export function projectorFor({ files }: Pick<Repository, 'files'>, { stem }: GgufChoice): RepositoryFile | null {
+  const folderOf = (path: string): string => path.slice(0, path.lastIndexOf('/') + 1);
+  const bitsOf = (name: string): number => Number(/\d+/.exec(quantizationIn(name) ?? '')?.[0] ?? 0);
+  const fitting = files.filter(({ path }) => /\.gguf$/i.test(path) && /mmproj/i.test(path) && folderOf(stem).startsWith(folderOf(path)));
+  const distance = ({ path }: RepositoryFile): number => Math.abs(bitsOf(path.replace(/\.gguf$/i, '')) - bitsOf(stem));
+  const [best] = fitting.sort((one, other) => folderOf(other.path).length - folderOf(one.path).length || distance(one) - distance(other));
+  return best ?? null;
 }
 
 /** The last that a name holds is the file's own; folders come before it. */

@@ -15,7 +15,7 @@ import type { Profile } from '../profile/profile.js';
 import type { Reading } from '../reading/reading.js';
 import { isCommit, type HubReference } from '../reference.js';
 import { architectureOf, contextTokensOf, dtypeOf, quantizationOf, remoteCodeIn, type Config } from './facts.js';
-import { chooseGguf, ggufChoices, inspectGguf } from './gguf.js';
+import { chooseGguf, ggufChoices, inspectGguf, projectorFor } from './gguf.js';
 import { assetsOf, checkListing } from './listing.js';
 import { checkHeaders, requireSafetensors, weightBytesWithin, weightsLayout, type OpenFile } from './safetensors.js';
 
@@ -37,6 +37,8 @@ export interface Inspection {
   readonly profile: Profile;
   /** Everything to be there before it can run, each with a size and a hash. */
   readonly files: readonly RepositoryFile[];
+  /** What an engine that takes images would load beside a GGUF; the one here takes none, so it is not among `files`. */
+  readonly projector: RepositoryFile | null;
 }
 
 /** Files besides config.json that may name code of the repository's own. */
@@ -70,7 +72,9 @@ export async function inspectRepository(tools: Omit<InspectTools, 'client'>, ope
   return { reference, repository, ...found };
 }
 
-async function inspectAsSafetensors({ reading, policy, limits }: Omit<InspectTools, 'client'>, open: OpenFile, repository: Repository, backend: Backend | null): Promise<Pick<Inspection, 'profile' | 'files'>> {
+type Found = Pick<Inspection, 'profile' | 'files' | 'projector'>;
+
+async function inspectAsSafetensors({ reading, policy, limits }: Omit<InspectTools, 'client'>, open: OpenFile, repository: Repository, backend: Backend | null): Promise<Found> {
   const { name, commit, files } = repository;
   if (!files.some(({ path }) => path === 'config.json')) throw new LeaseholdError('config_json_missing', { repository: name });
   requireSafetensors(repository);
@@ -85,10 +89,10 @@ async function inspectAsSafetensors({ reading, policy, limits }: Omit<InspectToo
   const row = rowFor(policy, { repository: name, architecture, quantization: facts.quantization, backend });
   await checkHeaders(open, reading, repository, layout);
   const profile = generateProfile({ repository: name, commit, architecture, artifactBytes, ...facts, weightFiles: [] }, row, policy);
-  return { profile, files: unique([...layout.files, ...layout.index === null ? [] : [layout.index], ...assets]) };
+  return { profile, projector: null, files: unique([...layout.files, ...layout.index === null ? [] : [layout.index], ...assets]) };
 }
 
-async function inspectAsGguf({ reading, policy, limits }: Omit<InspectTools, 'client'>, open: OpenFile, { selection }: HubReference, repository: Repository): Promise<Pick<Inspection, 'profile' | 'files'>> {
+async function inspectAsGguf({ reading, policy, limits }: Omit<InspectTools, 'client'>, open: OpenFile, { selection }: HubReference, repository: Repository): Promise<Found> {
   const choice = chooseGguf(repository, selection);
   const artifactBytes = weightBytesWithin(repository, choice.files, limits.modelWeightsBytesMax);
   requireUnflagged(repository);
@@ -98,7 +102,7 @@ async function inspectAsGguf({ reading, policy, limits }: Omit<InspectTools, 'cl
     // What llama.cpp computes and keeps its context in.
     dtype: 'float16', advertisedContextTokens: contextTokens, weightFiles: choice.files.map(({ path }) => path),
   }, policy.gguf, policy);
-  return { profile, files: choice.files };
+  return { profile, files: choice.files, projector: projectorFor(repository, choice) };
 }
 
 /** R136: a finding refuses, a scan that has not finished does not. */
