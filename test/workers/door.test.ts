@@ -214,6 +214,29 @@ t.test('moves', async (t) => {
       t.strictSame(short(bench.step(moveDone)), ['release unloaded', 'ask 1'], 'nobody is refused');
     }
   });
+  t.test('a copy that does not come back is dropped, and those who wait have the model loaded afresh', async (t) => {
+    const failed = (code: string) => ({ type: 'move_failed', failure: { code, details: {} }, residentBytes: 0, left: 'parked', slots: [] }) as const;
+    const returning = (): Bench => {
+      const bench = new Bench().idle();
+      bench.command(7, { target: 'host' });
+      bench.step({ ...moveDone, hostBytes: 10 });
+      bench.call(2);
+      bench.step({ type: 'load_granted', lease: 'b-l1' });
+      return bench;
+    };
+    const broken = returning();
+    broken.command(8, { target: 'none' });
+    t.strictSame(short(broken.step(failed('move_failed'))), ['move none'], 'the command waits for a move of its lease');
+    t.strictSame(short(broken.step(moveDone)), ['release unloaded', 'answer 8 failed lease_unknown', 'ask 1'], 'nobody is refused');
+    const full = returning();
+    t.strictSame(short(full.step(failed('out_of_memory'))), ['ask 2 for b-l1'], 'B22: a full card gets one more try');
+    full.step({ type: 'load_granted', lease: 'b-l1' });
+    t.strictSame(short(full.step(failed('out_of_memory'))), ['move none']);
+    const left = returning();
+    left.step({ type: 'call_cancelled', call: 2 });
+    t.strictSame(short(left.step(failed('out_of_memory'))), [], 'nobody waits, and a full card says nothing of the copy');
+    t.equal(left.door.residency.kind, 'parked');
+  });
   t.test('says what it cannot do', async (t) => {
     t.strictSame(short(new Bench().idle(1, { parkable: false }).command(7, { target: 'host' })), ['answer 7 unsupported']);
     t.strictSame(short(new Bench().idle().command(7, { target: 'host', bytes: 5 })), ['answer 7 unsupported']);

@@ -204,6 +204,22 @@ t.test('commands', async (t) => {
     await close();
   });
 
+  for (const how of ['throw', 'oom'] as const) {
+    t.test(`a copy that does not come back to the card (${how}) is dropped, and the call has the model loaded afresh`, async (t) => {
+      const { broker, caller, close } = await rig();
+      const one = await caller();
+      const spec = model({ weightsBytes: 1_000, contextBytesPerToken: 1, parkable: true, faults: [{ at: 'resume', how }] });
+      for (let round = 0; round < 2; round++) {
+        t.match(await read(one.generate(ask(spec))), { end: { reason: 'stop' } });
+        const lease = (await models(broker))[0]?.lease ?? '';
+        t.match(await broker.move({ target: 'host', when: 'now', lease }).answer, { type: 'done', target: 'host' });
+      }
+      t.match(await read(one.generate(ask(spec))), { end: { reason: 'stop' } });
+      t.equal(broker.usedBytes, 1_512);
+      await close();
+    });
+  }
+
   t.test('frees a part, honestly; and says what cannot be done', async (t) => {
     const { broker, caller, close } = await rig();
     const one = await caller();

@@ -187,7 +187,11 @@ function moveDone(door: Door, event: Extract<DoorEvent, { type: 'move_done' }>, 
   out.push({ type: 'answer', command: underway.command, answer: { kind: 'done', target, freedBytes, residentBytes, hostBytes } });
 }
 
-/** What the engine says is left decides the state; a model that could not be unloaded serves nobody. */
+/**
+ * What the engine says is left decides the state; a model that could not be unloaded serves nobody. A copy that does not
+ * come back to the card is of no use: it is dropped, and those who wait have the model loaded afresh. A card that was full
+ * says nothing of the copy, so it gets one more try, with new numbers (B22).
+ */
 function moveFailed(door: Door, event: Extract<DoorEvent, { type: 'move_failed' }>, out: DoorAction[]): void {
   const { residency, underway } = door;
   const lease = leaseOf(door);
@@ -199,8 +203,10 @@ function moveFailed(door: Door, event: Extract<DoorEvent, { type: 'move_failed' 
     out.push({ type: 'answer', command: underway.command, answer: { kind: 'failed', failure: event.failure, residentBytes: event.residentBytes } });
   }
   if (residency.kind !== 'resuming' || event.left !== 'parked') return;
-  if (event.failure.code === 'out_of_memory' && residency.attempt === 1 && door.queue.length > 0) ask(door, 2, out);
-  else failCalls(door, () => true, event.failure, out);
+  const wasFull = event.failure.code === 'out_of_memory';
+  if (wasFull && door.queue.length === 0) return;
+  if (wasFull && residency.attempt === 1) ask(door, 2, out);
+  else startMove(door, lease, 'none', null, out);
 }
 
 function close(door: Door, out: DoorAction[]): void {

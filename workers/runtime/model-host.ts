@@ -26,6 +26,7 @@ export interface HostOptions {
   readonly reports: Reports;
   readonly limits: Limits;
   readonly learned: LearnedSizes;
+  readonly log: WorkerLog;
   readonly answer: (command: DoorCommand, answer: DoorAnswer, host: ModelHost) => void;
   /** Nothing is held and nobody is here. */
   readonly onGone: (host: ModelHost) => void;
@@ -153,8 +154,8 @@ export class ModelHost {
   }
 
   /** Gives back what it can of the machine's memory, and goes on serving. */
-  trim(order: Control<'trim_host'>, log: WorkerLog): Promise<TrimAnswer> {
-    const { key, engine } = this.#options;
+  trim(order: Control<'trim_host'>): Promise<TrimAnswer> {
+    const { key, engine, log } = this.#options;
     const isMoving = this.#door.residency.kind !== 'resident' || this.#door.underway?.phase === 'moving';
     return trimHost(order, { key, engine, watch: this.#watch, held: this.moves.held, card: Math.max(0, this.leases.indexOf(order.lease)), isMoving, references: this.references, log });
   }

@@ -10,6 +10,7 @@ import { toError, toFailure } from './failure.js';
 import { HeldBytesError, HeldModel } from './held-model.js';
 import type { Grant } from './lease-requests.js';
 import { ModelRoom, type RoomOptions } from './model-room.js';
+import type { WorkerLog } from './log.js';
 import type { Reports } from './reports.js';
 
 type Act<T extends DoorAction['type']> = Extract<DoorAction, { readonly type: T }>;
@@ -18,6 +19,7 @@ export type UntimedDoorEvent = WithoutTime<DoorEvent>;
 
 export interface MovesOptions extends Omit<RoomOptions, 'unused'> {
   readonly reports: Reports;
+  readonly log: WorkerLog;
   readonly state: () => ResidencyState;
   readonly feed: (event: UntimedDoorEvent) => void;
   readonly loaded: (loadMs: number, explain: string | null) => void;
@@ -167,7 +169,9 @@ export class ModelMoves {
       if (action.target === 'none' && action.bytes === null) this.#leases = [];
       this.#options.feed({ type: 'move_done', ...this.outcomeOn(action.lease), slots });
     } catch (error) {
-      const failure = toFailure(error, 'move_failed', this.#options.key);
+      const { key, log } = this.#options;
+      const failure = toFailure(error, 'move_failed', key);
+      log.line('warn', 'a move failed', { model: key, move: this.#inWords(action), reason: LeaseholdError.from(error).message });
       const left = action.bytes !== null ? 'resident' : this.#left(action.target);
       this.report(left === 'stuck' ? 'unloading' : left, left === 'resident');
       this.#options.feed({ type: 'move_failed', failure, residentBytes: this.held.residentBytesOn(0), left, slots: this.held.slots });

@@ -103,7 +103,7 @@ export class Worker {
     if (present !== undefined) return present;
     const { engine, channel, limits, fatal, learned } = this.#options;
     const host = new ModelHost({
-      key, engine, channel, limits, fatal, learned, devices: this.#devices, reports: this.#reports,
+      key, engine, channel, limits, fatal, learned, devices: this.#devices, reports: this.#reports, log: this.#options.log,
       answer: (command, answer, of) => { this.#answer(command, answer, of); },
       hung: (error) => { this.#hung(error); },
       onGone: (gone) => {
@@ -185,7 +185,7 @@ export class Worker {
         waiterSinceUs: null, reason: 'trim_host',
       }, true);
     } else {
-      void host.trim(message, this.#options.log).then((answer) => { this.#send(answer); });
+      void host.trim(message).then((answer) => { this.#send(answer); });
     }
   }
 
