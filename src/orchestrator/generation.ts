@@ -1,5 +1,6 @@
 /** A running generation as its caller holds it: an iterator of tokens, and the whole when it is done. */
 import { LeaseholdError } from '../../protocol/index.js';
+import { LinkedAbort } from './linked-abort.js';
 import type { Generation, GenerationResult, Token } from './types.js';
 
 /** How a call ended, without the text: that is gathered here. */
@@ -10,13 +11,17 @@ export type RunGeneration = (signal: AbortSignal) => AsyncGenerator<Token, Gener
 
 export class RunningGeneration implements Generation {
   readonly #run: RunGeneration;
+  /** Aborts, with the reason, when the orchestrator is closed. */
+  readonly #closing: AbortSignal;
   readonly #abort = new AbortController();
   readonly #result: Promise<GenerationResult>;
   #settle: { resolve(result: GenerationResult): void; reject(error: unknown): void } | null = null;
   #taken = false;
+  #awaited = false;
 
-  constructor(run: RunGeneration) {
+  constructor(run: RunGeneration, closing: AbortSignal) {
     this.#run = run;
+    this.#closing = closing;
     this.#result = new Promise((resolve, reject) => { this.#settle = { resolve, reject }; });
     // Whoever iterates learns of a failure there; the promise alone must not end the process.
     this.#result.catch(() => undefined);
@@ -31,6 +36,8 @@ export class RunningGeneration implements Generation {
       // Leaving does not wait for a token that is still awaited.
       return: () => {
         this.#cancel();
+        // A reader that was never stepped has nothing in it that would say so.
+        this.#settle?.reject(cancelled());
         return reader.return();
       },
     };
@@ -38,7 +45,18 @@ export class RunningGeneration implements Generation {
 
   result(): Promise<GenerationResult> {
     if (!this.#taken) void this.#drain();
+    if (!this.#awaited) this.#endWithOrchestrator();
     return this.#result;
+  }
+
+  /** Whoever waits for the whole would else wait for ever for a reader that steps no further. */
+  #endWithOrchestrator(): void {
+    this.#awaited = true;
+    const end = new LinkedAbort([this.#closing]);
+    const reject = (): void => this.#settle?.reject(end.signal.reason);
+    if (end.signal.aborted) reject();
+    else end.signal.addEventListener('abort', reject, { once: true });
+    void this.#result.catch(() => undefined).finally(() => { end.release(); });
   }
 
   async #drain(): Promise<void> {

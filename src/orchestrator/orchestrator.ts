@@ -108,7 +108,7 @@ class RunningOrchestrator implements Orchestrator {
     const served = this.#find(model);
     const wireInput = toWireInput(input);
     const sampling = toWireSampling(options);
-    return new RunningGeneration((cancelled) => this.#generate(served, wireInput, sampling, options, cancelled));
+    return new RunningGeneration((cancelled) => this.#generate(served, wireInput, sampling, options, cancelled), this.#closing.signal);
   }
 
   embed(model: string, inputs: readonly string[], options: CallOptions = {}): Promise<{ readonly vectors: readonly (readonly number[])[]; readonly promptTokens: number }> {

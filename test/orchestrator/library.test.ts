@@ -1,4 +1,5 @@
 /** The library as an embedder uses it: a few lines, in one process, with scripted workers and the models that ship. */
+import { Readable } from 'node:stream';
 import t from 'tap';
 import type { LeaseholdError } from '../../protocol/index.js';
 import { createOrchestrator, type LeaseholdEvent, type Token } from '../../src/index.js';
@@ -95,6 +96,15 @@ t.test('a generation', async (t) => {
     const left = reader.return?.();
     t.equal((await refusal(first)).code, 'request_cancelled');
     t.match(await left, { done: true });
+  });
+
+  t.test('has an end for whoever waits for the whole, though its reader leaves before the first token', async (t) => {
+    const untouched = orchestrator.generate('says', 'hello');
+    t.match(await untouched[Symbol.asyncIterator]().return?.(), { done: true });
+    t.equal((await refusal(untouched.result())).code, 'request_cancelled');
+    const streamed = orchestrator.generate('says', 'hello');
+    Readable.from(streamed).destroy();
+    t.equal((await refusal(streamed.result())).code, 'request_cancelled');
   });
 
   t.test('is bounded by its deadline while it waits, and by nothing while it runs', async (t) => {
@@ -261,11 +271,17 @@ t.test('close', async (t) => {
   const reader = orchestrator.generate('long', 'hello')[Symbol.asyncIterator]();
   await reader.next();
   const waiting = refusal(orchestrator.generate('long', 'hello').result());
+  const taken = orchestrator.generate('long', 'hello');
+  const neverStepped = taken[Symbol.asyncIterator]();
+  const whole = refusal(taken.result());
   const [first, second] = [orchestrator.close(), orchestrator.close()];
   t.equal(first, second, 'may be asked for twice');
   await first;
   t.match(await refusal((async (): Promise<void> => { while ((await reader.next()).done !== true); })()), { code: 'closed' });
   t.equal((await waiting).code, 'closed');
+  t.equal((await whole).code, 'closed');
+  t.equal((await refusal(taken.result())).code, 'closed');
+  t.equal((await refusal(neverStepped.next())).code, 'closed');
   await next;
   const late = [() => orchestrator.load('long'), () => orchestrator.ledger(), () => orchestrator.pin('long'), () => orchestrator.lease({ model: 'm', bytes: 1, device: 'SIM-x-0', onEvict: () => 'busy' })];
   for (const ask of late) t.equal((await refusal(ask())).code, 'closed');
