@@ -17,7 +17,7 @@ export interface Seeker {
   readonly class: RequestClass;
   /** A placement names no process of its own: its model is spared wherever it runs. */
   readonly placing: boolean;
-  /** What was granted, or started, after that moment is spared; left out: nothing is for that. */
+  /** What was granted, or started, at that moment or after is spared; left out: nothing is for that. */
   readonly untilUs?: number;
 }
 
@@ -74,7 +74,7 @@ function candidatesOf(core: Core, card: Card, seeker: Seeker, busyToo: boolean, 
   for (const seat of card.seats.values()) {
     const process = core.processes.get(seat.generation);
     if (process === undefined || seat.chargedBytes === 0 || !isIdleWorker(process) || leaving.generations.has(seat.generation)) continue;
-    if (seeker.untilUs !== undefined && process.startedUs > seeker.untilUs) continue;
+    if (seeker.untilUs !== undefined && process.startedUs >= seeker.untilUs) continue;
     if (process.devices.some((device) => device !== card.device && (core.cards.get(device)?.loadToken ?? null) !== null)) continue;
     found.push({ lease: null, generation: seat.generation, busy: false, freesBytes: seat.chargedBytes, costMs: spawnCostMs(core, process.engine), lastUsedUs: 0 });
   }
@@ -169,7 +169,7 @@ function whyNot(core: Core, card: Card, lease: Lease, seeker: Seeker): string | 
   if (lease.pinned) return 'pinned';
   if (isLoading(lease)) return 'loading';
   if (lease.model === seeker.model && (seeker.placing || lease.generation === seeker.generation)) return 'requester';
-  if (seeker.untilUs !== undefined && lease.grantedUs > seeker.untilUs) return 'came_later';
+  if (seeker.untilUs !== undefined && lease.grantedUs >= seeker.untilUs) return 'came_later';
   const process = core.processes.get(lease.generation);
   const listens = process !== undefined && process.state === 'ready' && process.sessionOpen;
   if (lease.state !== 'resident' || !listens || lease.avoidUntilUs > core.attendedUs) return 'not_answering';

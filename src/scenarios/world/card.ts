@@ -12,6 +12,8 @@ export interface CardDescription {
   readonly confirms: Confirmation;
   /** What the broker is told a process costs there; null: nothing is known. */
   readonly floorBytes: number | null;
+  /** Made free for strangers that take more; left out: nothing is. */
+  readonly yieldFreeBytes?: number | null;
   /** Its driver refuses nothing: what does not fit goes to host memory (B113). */
   readonly spills?: boolean;
 }

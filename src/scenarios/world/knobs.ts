@@ -75,7 +75,8 @@ const classes: readonly RequestClass[] = ['interactive', 'normal', 'background']
 /** The world of a seed. The faults are a subset, so that one fault does not hide another (swarm testing). */
 export function knobsOf(seed: number): Knobs {
   const random = new Prng(seed, 'knobs');
-  const cards = someSpill(new Prng(seed, 'spills'), cardKnobs(random));
+  const yields = new Prng(seed, 'yields');
+  const cards = someYield(yields, someSpill(new Prng(seed, 'spills'), cardKnobs(random)));
   const engines = engineKnobs(random);
   const smallestBytes = Math.min(...cards.map((card) => card.totalBytes));
   const models = Array.from({ length: random.int(1, 10) }, (_, index) => modelKnobs(random, index, engines, smallestBytes));
@@ -111,6 +112,7 @@ export function knobsOf(seed: number): Knobs {
     deadlineMs: random.pick([[500, 5_000], [2_000, 30_000], [20_000, 90_000]] as const),
     limits: {
       ...limitKnobs(random), ...(loadHangs > 0 ? { loadTimeoutMs: hangs.int(25_000, 90_000) } : {}),
+      yieldRestMs: yields.pick([0, 3_000, 30_000]),
       ...(isTight ? { workersMax: shares.int(2, 5), queuedRequestsPerCardMax: shares.int(2, 5), spawnsAtOnceMax: starts.int(1, 3) } : {}),
       ...(restartMs > 0 ? { reattachGraceMs: restarts.int(1_000, restarts.pick([4_000, 30_000])) } : {}),
       hostGrowthBytesMax: remembers.pick([gib, 200 * mib]),
@@ -143,6 +145,11 @@ function cardKnobs(random: Prng): CardDescription[] {
 /** Where processes have no figures of their own the driver may be one that never refuses. */
 function someSpill(random: Prng, cards: readonly CardDescription[]): CardDescription[] {
   return cards.map((card) => (card.confirms === 'total' && random.chance(0.4) ? { ...card, spills: true } : card));
+}
+
+/** Most cards give way to strangers, whether there are any or their readings would allow that. */
+function someYield(random: Prng, cards: readonly CardDescription[]): CardDescription[] {
+  return cards.map((card) => ({ ...card, yieldFreeBytes: random.chance(0.75) ? random.int(256 * mib, Math.floor(card.totalBytes / 2)) : null }));
 }
 
 function engineKnobs(random: Prng): EngineKnobs[] {

@@ -1,5 +1,5 @@
 /** Readings of the cards: single flight a card, periodic and on demand, and all the ways in which a probe can fail. */
-import type { MissingReading } from '../../../broker/core/events.js';
+import type { MissingReading, StrangerReading } from '../../../broker/core/events.js';
 import type { SimCard } from './card.js';
 import type { WorldContext } from './context.js';
 import { msToUs, type Timer } from './scheduler.js';
@@ -16,6 +16,11 @@ const truthsKept = 16;
 
 /** A good reading, a full card, or none and why. */
 export type ProbeEnd = 'ok' | 'full' | { readonly reading: MissingReading; readonly reason: string; readonly afterMs: number };
+
+/** Whoever has the foreign bytes is one process here, of a pid that is nobody's. */
+function strangersOf(foreignBytes: number): StrangerReading[] {
+  return foreignBytes === 0 ? [] : [{ pid: 2 ** 22, usedBytes: foreignBytes }];
+}
 
 export class Prober {
   /** The truth behind each reading under way or delivered last, by card. */
@@ -126,7 +131,7 @@ export class Prober {
     const processes = confirms === 'process' && !isLower ? living : null;
     const spilled = card.spilled();
     this.afterwards(delayMs, () => {
-      this.world.tell({ type: 'sampled', device, takenAtUs: truth.takenAtUs, usedBytes: truth.usedBytes, totalBytes, truth: isLower ? 'nvidia-smi' : card === this.world.memory ? 'system' : 'simulated', processes, ...(spilled === undefined ? {} : { spilled }) });
+      this.world.tell({ type: 'sampled', device, takenAtUs: truth.takenAtUs, usedBytes: truth.usedBytes, totalBytes, truth: isLower ? 'nvidia-smi' : card === this.world.memory ? 'system' : 'simulated', processes, ...(processes === null ? {} : { strangers: strangersOf(truth.foreignBytes) }), ...(spilled === undefined ? {} : { spilled }) });
       this.landed(device, truth.takenAtUs);
     });
   }

@@ -102,7 +102,7 @@ export class Shell {
   addCard(about: CardDescription): void {
     this.take({
       type: 'card_added', device: about.device, name: 'simulated', kind: 'simulated', totalBytes: about.totalBytes,
-      reserveBytes: about.reserveBytes, confirms: about.confirms, floorBytes: about.floorBytes,
+      reserveBytes: about.reserveBytes, confirms: about.confirms, floorBytes: about.floorBytes, yieldFreeBytes: about.yieldFreeBytes ?? null,
     });
   }
 

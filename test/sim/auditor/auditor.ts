@@ -23,6 +23,7 @@ import { checkPlaced, checkSpawn, checkSpilled, checkStray, checkTerminate } fro
 import { checkRecords } from './rules-records.js';
 import { checkGivenUp } from './rules-returns.js';
 import { checkCancel, checkMove } from './rules-victims.js';
+import { checkYielded, noteStrangers } from './rules-yield.js';
 import { strangersThen } from './strangers.js';
 
 export class Auditor {
@@ -41,6 +42,7 @@ export class Auditor {
     followMemoryEvent(this.book, event);
     dropClosed(this.book);
     if (event.type === 'sampled') this.noteUnclear(event);
+    if (event.type === 'sampled') noteStrangers(this.book, this.truth, event);
     const check = this.checkOf(event, effects);
     checkRecords(check);
     checkGangs(check);
@@ -127,6 +129,7 @@ export class Auditor {
         return;
       case 'publish':
         if (effect.name === 'overshoot' && effect.data['lease'] === null) (effect.data['where'] === 'host' ? checkSpilled : checkStray)(check, String(effect.data['generation']), String(effect.data['device']));
+        if (effect.name === 'yielded') checkYielded(check, String(effect.data['device']));
         if (effect.name === 'loaded') checkLoaded(check, String(effect.data['lease']), Number(effect.data['chargedBytes']));
         return;
       default:

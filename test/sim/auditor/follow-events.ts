@@ -72,14 +72,14 @@ type CardEvent = Extract<CoreEvent, { type: 'card_added' | 'sampled' | 'sample_f
 
 function followCard(book: Book, event: CardEvent): void {
   if (event.type === 'card_added') {
-    const { device, totalBytes, reserveBytes, confirms, floorBytes } = event;
+    const { device, totalBytes, reserveBytes, confirms, floorBytes, yieldFreeBytes = null } = event;
     const known = book.cards.get(device);
     if (known !== undefined) {
       known.lostSinceUs = null;
       return;
     }
     followFound(book, device);
-    book.cards.set(device, { device, totalBytes, reserveBytes, confirms, floorBytes, sample: null, lostSinceUs: null, missing: null, unclearAtUs: Number.NEGATIVE_INFINITY });
+    book.cards.set(device, { device, totalBytes, reserveBytes, confirms, floorBytes, yieldFreeBytes, strangers: [], sample: null, lostSinceUs: null, missing: null, unclearAtUs: Number.NEGATIVE_INFINITY });
     return;
   }
   const card = book.cards.get(event.device);

@@ -12,6 +12,9 @@ export interface AuditedCard {
   readonly reserveBytes: number;
   readonly confirms: Confirmation;
   readonly floorBytes: number | null;
+  readonly yieldFreeBytes: number | null;
+  /** What strangers truly had at each reading that told them from ours, oldest first; on a card that gives way to them. */
+  readonly strangers: { readonly atUs: number; readonly bytes: number }[];
   sample: { readonly takenAtUs: number; readonly usedBytes: number; readonly hasFigures: boolean } | null;
   /** Gone since then; null: it is there. */
   lostSinceUs: number | null;

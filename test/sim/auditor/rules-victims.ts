@@ -1,8 +1,9 @@
 /** Who may be made to leave, for whom, and how: victims, doors, and no eviction without need. */
 import type { ExplainRecord } from '../../../broker/core/explain.js';
 import type { Check, EffectOf } from './check.js';
-import { floorOn, isOn, requestKey, untoldFloorBytesMax, type AuditedCommand, type AuditedLease, type AuditedRequest } from './records.js';
-import { promisedBytes } from './rules-truth.js';
+import { isOn, requestKey, type AuditedCommand, type AuditedLease, type AuditedRequest } from './records.js';
+import { floorsBytes, knownRoomBytes } from './known-room.js';
+import { isForStrangers } from './rules-yield.js';
 
 export function checkMove(check: Check, move: EffectOf<'move'>): void {
   const { book } = check;
@@ -60,7 +61,7 @@ function checkCause(check: Check, name: string, lease: AuditedLease): void {
   const isWished = [...book.requests.values()].some((request) => request.kind === 'evict' && request.model === lease.model);
   const isBlamed = lease.blamed || [...check.records.values()].some((record) => record.generation === lease.generation && (record.verdict === 'escalated' || record.verdict === 'overshoot'));
   const isStranded = book.companions(lease).length < lease.gangSize;
-  if (isWished || isBlamed || isStranded || isForMemory(check, lease)) return;
+  if (isWished || isBlamed || isStranded || isForMemory(check, lease) || isForStrangers(check, lease)) return;
   const idleUs = event.atUs - lease.usedAtUs;
   if (lease.ttlMs === null) check.broken('moved-without-cause', `${name}: nobody asks for it, and it has no time to live`);
   else if (idleUs < lease.ttlMs * 1_000 - 1_000) check.broken('moved-without-cause', `${name}: idle for ${idleUs} us of ${lease.ttlMs} ms`);
@@ -135,23 +136,6 @@ function isIdleVictim(check: Check, request: AuditedRequest, lease: AuditedLease
   return !wasCommanded && residentUs > 2 * check.book.options.classPolicies[lease.class].minimumResidencyMs * 1_000;
 }
 
-/** Room that the last reading and all promises surely leave, process by process. Null: not known. */
-function knownRoomBytes(check: Check, device: string): number | null {
-  const { book, truth } = check;
-  const card = book.cards.get(device);
-  if (card === undefined || card.sample === null || card.missing !== null || !card.sample.hasFigures) return null;
-  if (check.event.atUs - card.sample.takenAtUs > book.options.limits.sampleMaxAgeMs * 1_000) return null;
-  const sampled = truth.at(device, card.sample.takenAtUs);
-  if (sampled === null) return null;
-  let boundBytes = sampled.foreignBytes;
-  for (const generation of new Set([...sampled.byProcess.keys(), ...book.processes.keys()])) {
-    // Bytes beyond what it says that it holds count beside all that it may still take (D15).
-    const promised = promisedBytes(check, device, generation, true);
-    boundBytes += promised.bytes + Math.max(0, (sampled.byProcess.get(generation) ?? 0) - promised.claimedBytes);
-  }
-  return card.totalBytes - card.reserveBytes - boundBytes;
-}
-
 /** Nobody leaves for a request that can never fit, or that already has what it needs on its way. */
 function checkNeed(check: Check, name: string, request: AuditedRequest, lease: AuditedLease): void {
   const { book } = check;
@@ -178,20 +162,6 @@ function checkNeed(check: Check, name: string, request: AuditedRequest, lease: A
   if (roomBytes + comingBytes >= needBytes + toleranceBytes + floorsBytes(check, lease.device)) {
     check.broken('victim-needless', `${name}: ${roomBytes} free and ${comingBytes} on their way suffice for ${needBytes}`);
   }
-}
-
-/** What processes there may be charged for themselves beyond what they have told; a holder's unleased bytes are its floor. */
-function floorsBytes(check: Check, device: string): number {
-  let bytes = 0;
-  const holders = new Set<string>();
-  for (const lease of check.book.leases.values()) if (lease.device === device) holders.add(lease.generation);
-  for (const process of check.book.processes.values()) {
-    if (process.state === 'gone') continue;
-    const isUntold = (isOn(process, device) && floorOn(process, device) === 0) || (process.role === 'holder' && holders.has(process.generation));
-    if (isUntold) bytes += untoldFloorBytesMax;
-    else if (isOn(process, device)) bytes += floorOn(process, device);
-  }
-  return bytes;
 }
 
 /** A drain is cancelled only when nobody is left to gain, it has overrun, or its process is ending (D21). */

@@ -1,0 +1,35 @@
+/** What of a card is surely free by its last reading, whoever judges. */
+import type { Check } from './check.js';
+import { floorOn, isOn, untoldFloorBytesMax } from './records.js';
+import { promisedBytes } from './rules-truth.js';
+
+/** Room that the last reading and all promises surely leave, process by process. Null: not known. */
+export function knownRoomBytes(check: Check, device: string): number | null {
+  const { book, truth } = check;
+  const card = book.cards.get(device);
+  if (card === undefined || card.sample === null || card.missing !== null || !card.sample.hasFigures) return null;
+  if (check.event.atUs - card.sample.takenAtUs > book.options.limits.sampleMaxAgeMs * 1_000) return null;
+  const sampled = truth.at(device, card.sample.takenAtUs);
+  if (sampled === null) return null;
+  let boundBytes = sampled.foreignBytes;
+  for (const generation of new Set([...sampled.byProcess.keys(), ...book.processes.keys()])) {
+    // Bytes beyond what it says that it holds count beside all that it may still take (D15).
+    const promised = promisedBytes(check, device, generation, true);
+    boundBytes += promised.bytes + Math.max(0, (sampled.byProcess.get(generation) ?? 0) - promised.claimedBytes);
+  }
+  return card.totalBytes - card.reserveBytes - boundBytes;
+}
+
+/** What processes there may be charged for themselves beyond what they have told; a holder's unleased bytes are its floor. */
+export function floorsBytes(check: Check, device: string): number {
+  let bytes = 0;
+  const holders = new Set<string>();
+  for (const lease of check.book.leases.values()) if (lease.device === device) holders.add(lease.generation);
+  for (const process of check.book.processes.values()) {
+    if (process.state === 'gone') continue;
+    const isUntold = (isOn(process, device) && floorOn(process, device) === 0) || (process.role === 'holder' && holders.has(process.generation));
+    if (isUntold) bytes += untoldFloorBytesMax;
+    else if (isOn(process, device)) bytes += floorOn(process, device);
+  }
+  return bytes;
+}
