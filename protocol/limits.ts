@@ -85,6 +85,10 @@ export const defaultLimits = {
   loadTimeoutMs: 1_800_000,
   /** A load that shows no progress for this long is named to those whom it keeps waiting. It is not ended: slow disks are silent, too. */
   loadStallMs: 60_000,
+  /** One that was asked to leave a card, or says that it has, and is still there after this is named to those whom it keeps waiting, and in the log. */
+  leavingSlowMs: 3_000,
+  /** A request that waits for the same as before is told its new figures at most this often. */
+  waitRetoldMs: 5_000,
   /** A sample older than this is not used for any grant. */
   sampleMaxAgeMs: 2_000,
   /** How often an idle card is sampled; waiting requests are sampled for at once. */

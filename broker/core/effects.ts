@@ -94,6 +94,7 @@ export type PublishedName =
   | 'evicting'
   | 'evicted'
   | 'eviction_failed'
+  | 'leaving_slowly'
   | 'released'
   | 'overshoot'
   | 'residue'

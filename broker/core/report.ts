@@ -106,6 +106,25 @@ function differs(wanted: string | null | undefined, is: string | null): boolean 
   return wanted !== null && wanted !== undefined && wanted !== is;
 }
 
+/** Names told in one sentence; the rest are counted. */
+const listedMax = 3;
+
+/** "a, b, c and 2 more". */
+export function listed(names: readonly string[], between = ', '): string {
+  const shown = names.slice(0, listedMax);
+  return names.length > shown.length ? `${shown.join(between)} and ${String(names.length - shown.length)} more` : shown.join(between);
+}
+
+/** "1 call", "3 calls". */
+export function callsInWords(calls: number): string {
+  return calls === 1 ? '1 call' : `${String(calls)} calls`;
+}
+
+/** "8 s". */
+export function secondsInWords(ms: number): string {
+  return `${String(Math.floor(ms / 1_000))} s`;
+}
+
 /** "3.2 GiB", for sentences. */
 export function inWords(bytes: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];

@@ -38,8 +38,12 @@ interface Asked {
   triedEpoch: number;
   /** The reason last told to the requester. */
   told: string | null;
-  /** The load without progress that was named with it; null: none. */
-  toldStalled: string | null;
+  /** Ids of the load without progress and of the slow leavers that were named with it. */
+  toldNamed: string;
+  /** When it was last told. */
+  toldUs: number;
+  /** The part of the sentence without figures: the rest of it is of the moment. */
+  clause: string;
   reason: string;
 }
 

@@ -244,6 +244,8 @@ export interface Release {
   readonly reason: string | null;
   /** When the last sample was taken that was compared and still showed the bytes; null: none has been. */
   measuredAtUs: number | null;
+  /** That it takes long has been told. */
+  toldSlow: boolean;
 }
 
 export type JobCause = 'plan' | 'ttl' | 'request' | 'overshoot' | 'residue' | 'gang' | 'pressure' | 'yield';
@@ -263,6 +265,8 @@ export interface Job {
   phase: 'sent' | 'draining' | 'put_off' | 'moving' | 'cancelling';
   /** For whom or why, for a person. */
   readonly reason: string;
+  /** That it takes long has been told. */
+  toldSlow: boolean;
 }
 
 export interface Lease {

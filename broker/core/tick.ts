@@ -1,6 +1,7 @@
 /** The clock has been looked at, after all sockets: what is due falls due here and nowhere else. */
 import { waitsForHost } from './requests/admission.js';
 import { jobOverdue } from './eviction/answers.js';
+import { publishSlowLeaving, slowLeaving, slowLeavingText } from './eviction/slow-leaving.js';
 import { isLedgerOnly, numbersOf } from './ledger/available.js';
 import { inMs } from './clock.js';
 import { endWorkersOn } from './cards/card.js';
@@ -43,6 +44,7 @@ export function onTicked(core: Core): void {
     }
     const age = card.sample === null ? Infinity : core.nowUs - card.sample.takenAtUs;
     if ((unconfirmed || waiting) && age >= core.options.limits.sampleIntervalMs * 1_000) wantSample(core, card, core.nowUs);
+    publishSlowLeaving(core, card);
     retrySample(core, card);
   }
   if (core.host !== null) tickHost(core, core.host);
@@ -140,7 +142,8 @@ function deadlinePassed(core: Core, waiter: Waiter): void {
   const lacking = core.host !== null && waitsForHost(waiter.told) ? core.host : card;
   const unmeasured = numbersOf(core, lacking, { requestedBytes: 0, needBytes: 0, floorBytes: 0, ownHoldBytes: 0 }).truth === 'ledger' && !isLedgerOnly(core, lacking) && lacking.missing !== null;
   const staying = whatStays(core, card, waiter);
-  const why = waiter.told?.startsWith('no_victims') === true ? `${staying.text}: ` : '';
+  const causes = [waiter.told?.startsWith('no_victims') === true ? staying.text : '', lacking === card ? slowLeavingText(slowLeaving(core, card)) : ''].filter((cause) => cause !== '');
+  const why = causes.length === 0 ? '' : `${causes.join('; ')}: `;
   const shortage = lacking === card ? shortageText(core, card, waiter.needBytes, waiter.holdBytes) : `of the machine's memory ${shortageText(core, lacking, waiter.hostNeedBytes, waiter.hostHoldBytes)}`;
   const reason = waiter.kind === 'place' && waiter.joined !== null ? waiter.reason : why + shortage;
   deny(core, {

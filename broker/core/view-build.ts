@@ -3,6 +3,8 @@ import { available, isLedgerOnly } from './ledger/available.js';
 import { msSince } from './clock.js';
 import type { Card, Core, Lease, Process, Waiter } from './state.js';
 import type { CardView, LeaseView, LedgerView, ProcessView, WaiterView } from './view.js';
+import { leavingMs } from './eviction/slow-leaving.js';
+import { waitText } from './requests/admission.js';
 import { positionOf } from './requests/queue.js';
 import { yieldView } from './cards/yield.js';
 
@@ -43,7 +45,7 @@ function leaseView(core: Core, lease: Lease): LeaseView {
     lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, gang: lease.gang, state: lease.state,
     chargedBytes: lease.charge.chargedBytes, residentBytes: lease.charge.residentBytes, hostBytes: lease.hostBytes,
     hostChargedBytes: lease.host?.charge.chargedBytes ?? null,
-    parts: lease.parts, inFlight: lease.inFlight, pinned: lease.pinned, misplacedOn: lease.misplacedOn,
+    parts: lease.parts, inFlight: lease.inFlight, pinned: lease.pinned, misplacedOn: lease.misplacedOn, leavingMs: leavingMs(core, lease),
     idleMs: lease.inFlight + lease.queued > 0 ? 0 : msSince(core, lease.lastUsedUs),
   };
 }
@@ -55,7 +57,9 @@ function waiterView(core: Core, waiter: Waiter): WaiterView {
     generation: waiter.generation, request: waiter.request, model: waiter.model, device: waiter.device, gang: waiter.gang, class: waiter.class,
     needBytes: waiter.needBytes, waitedMs: msSince(core, waiter.arrivedUs),
     position: card === undefined || joined ? 0 : positionOf(core, card, waiter),
-    holdBytes: waiter.holdBytes, hostNeedBytes: waiter.hostNeedBytes, hostHoldBytes: waiter.hostHoldBytes, reason: waiter.reason,
+    holdBytes: waiter.holdBytes, hostNeedBytes: waiter.hostNeedBytes, hostHoldBytes: waiter.hostHoldBytes,
+    // Of the moment, as the figures beside it; what it was last told may be a little older.
+    reason: card === undefined || joined || waiter.clause === '' ? waiter.reason : waitText(core, card, waiter),
   };
 }
 

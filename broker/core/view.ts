@@ -22,6 +22,8 @@ export interface LeaseView {
   readonly pinned: boolean;
   /** The card on which its process has bytes instead of here; null: none. */
   readonly misplacedOn: string | null;
+  /** How long ago it was asked to leave, or said that it had (`releasing`) and has not been seen gone; null: it stays. */
+  readonly leavingMs: number | null;
   readonly idleMs: number;
 }
 

@@ -258,8 +258,11 @@ export class HeldLease {
   async #carryOut(underway: Underway): Promise<void> {
     const { id, order } = underway;
     const before = this.#residentBytes;
+    const slow = setTimeout(() => { this.#warnSlow(); }, this.#own.limits.leavingSlowMs);
+    slow.unref();
     try {
       const answer = await this.#own.onEvict(order);
+      clearTimeout(slow);
       if (this.#over !== null) return;
       checkEvictAnswer(answer);
       this.#dropOrder();
@@ -272,6 +275,7 @@ export class HeldLease {
       else if (order.bytes === null && answer.residentBytes > 0 && answer.residentBytes >= before) throw new LeaseholdError('input_invalid', { field: 'onEvict', reason: `it returned residentBytes ${String(answer.residentBytes)}: all of it is still there; answer 'busy' or 'unsupported' where nothing can be freed` });
       else this.#moved(id, before, answer.residentBytes, answer.hostBytes ?? 0, order.reason);
     } catch (error) {
+      clearTimeout(slow);
       // Whoever threw it may not catch it: the broker asked, not they. Of what we said ourselves, the reason is all that is new.
       const reason = error instanceof Error ? error.message : String(error);
       const failure = new LeaseholdError('move_failed', { model: this.model, reason }, { cause: error, help: 'The lease stays as it was and is left alone for a while; a second failure in a row quarantines its bytes.' });
@@ -279,6 +283,11 @@ export class HeldLease {
       this.#dropOrder();
       if (this.#over === null && !underway.void) this.#fail(id, failure);
     }
+  }
+
+  #warnSlow(): void {
+    if (this.#over !== null) return;
+    warn(new LeaseholdError('move_failed', { model: this.model, reason: `its onEvict has not settled for ${String(this.#own.limits.leavingSlowMs)} ms` }, { help: 'Until it does, the bytes stay charged and whoever waits for them waits; one that never settles ends in quarantine.' }));
   }
 
   #movedForNobody(answer: EvictAnswer): void {

@@ -19,6 +19,7 @@ t.test('what a person should know of has a line', async (t) => {
     ['loaded', { residentBytes: 9.4 * MiB, loadMs: 55 }, 'facts loaded on GPU-5f3c9a1e: 9.4 MiB in 55 ms'],
     ['loaded', { residentBytes: 9.4 * MiB, loadMs: null }, 'facts loaded on GPU-5f3c9a1e: 9.4 MiB in -'],
     ['evicted', { freedBytes: 9 * MiB, reason: 'room for sums' }, 'facts put away: 9.0 MiB of GPU-5f3c9a1e free again (room for sums)'],
+    ['leaving_slowly', { why: 'facts (s19) was asked to leave 4 s ago and has not answered' }, 'facts (s19) was asked to leave 4 s ago and has not answered'],
     ['eviction_failed', { why: 'the move took too long' }, 'facts could not be put away (the move took too long)'],
     ['denied', { code: 'never_fits', why: 'facts@llama#1 can never fit' }, 'facts denied, never_fits: facts can never fit'],
     ['waiting', { reason: 'no_victims', why: 'sums is pinned' }, 'facts waits: sums is pinned'],
@@ -67,7 +68,7 @@ t.test('what is routine has none', async (t) => {
 });
 
 t.test('every event of the broker has been thought of', async (t) => {
-  const lines = ['loaded', 'evicted', 'eviction_failed', 'denied', 'waiting', 'process_ended', 'process_suspect', 'quarantined', 'overshoot', 'host_growth', 'residue', 'backing_off', 'sample_lost', 'sample_regained', 'foreign_changed', 'yielded', 'process_recorded', 'process_reattached', 'card_closed', 'card_opened', 'card_lost', 'card_regained', 'misplaced'];
+  const lines = ['loaded', 'evicted', 'eviction_failed', 'leaving_slowly', 'denied', 'waiting', 'process_ended', 'process_suspect', 'quarantined', 'overshoot', 'host_growth', 'residue', 'backing_off', 'sample_lost', 'sample_regained', 'foreign_changed', 'yielded', 'process_recorded', 'process_reattached', 'card_closed', 'card_opened', 'card_lost', 'card_regained', 'misplaced'];
   const none = ['granted', 'placed', 'spawned', 'process_ready', 'residency_changed', 'evicting', 'released'];
   t.strictSame([...lines, ...none].sort(), [...effectNames()].sort());
 });

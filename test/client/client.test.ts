@@ -132,8 +132,8 @@ interface Held {
 }
 
 /** A holder with one lease whose handler answers as given. */
-async function holding(answer: (order: EvictOrder) => Promise<EvictAnswer> | EvictAnswer, options: FakeBrokerOptions = {}): Promise<Held> {
-  const { broker, session: holder } = await session('holder', options);
+async function holding(answer: (order: EvictOrder) => Promise<EvictAnswer> | EvictAnswer, options: FakeBrokerOptions = {}, limits: Limits = defaultLimits): Promise<Held> {
+  const { broker, session: holder } = await session('holder', options, limits);
   const orders: EvictOrder[] = [];
   const lease = await holder.holdLease({
     model: 'm', device: 'SIM-a', bytes: 1_000, parkable: true,
@@ -241,6 +241,17 @@ t.test('a holder', async (t) => {
     t.strictSame(warnings.map(({ name, code }) => [name, code]), reasons.map(() => ['LeaseholdWarning', 'move_failed']));
     t.match(warnings[0], { message: 'Moving m failed: free is not a function.', detail: /a second failure in a row[^]*TypeError: free[^]*client\.test/ }, 'with the place where it was thrown');
     t.ok(lease.held);
+    await holder.close();
+  });
+
+  t.test('warns its own program of a handler that does not settle, once; what it answers later counts', async (t) => {
+    const warned = new Promise<Error>((resolve) => { process.once('warning', resolve); });
+    let settle: (answer: EvictAnswer) => void = () => undefined;
+    const { broker, holder } = await holding(() => new Promise((resolve) => { settle = resolve; }), {}, { ...defaultLimits, leavingSlowMs: 20 });
+    const { answer } = broker.move(order);
+    t.match(await warned, { name: 'LeaseholdWarning', code: 'move_failed', message: 'Moving m failed: its onEvict has not settled for 20 ms.', detail: /stay charged/ });
+    settle({ residentBytes: 0 });
+    t.match(await answer, { type: 'done', residentBytes: 0 });
     await holder.close();
   });
 

@@ -54,7 +54,7 @@ function sendMove(core: Core, lease: Lease, order: EvictionOrder): void {
   if (rung === 'unload' && order.target === 'host' && couldPark(core, lease)) tellNotParked(core, lease);
   const id = openCommand(core, { generation: lease.generation, kind: 'move', lease: lease.id });
   const { limits } = core.options;
-  lease.job = { command: id, cause: order.cause, rung, when: order.when, bytes: order.bytes, waiterSinceAtUs: order.waiterSinceAtUs, beneficiary: order.beneficiary, startedUs: core.attendedUs, phase: 'sent', reason: order.reason };
+  lease.job = { command: id, cause: order.cause, rung, when: order.when, bytes: order.bytes, waiterSinceAtUs: order.waiterSinceAtUs, beneficiary: order.beneficiary, startedUs: core.attendedUs, phase: 'sent', reason: order.reason, toldSlow: false };
   core.timers.set('job', lease.id, inMs(core, limits.commandAnswerMs));
   reindex(core, lease);
   emit(core, {

@@ -1,6 +1,7 @@
 /** Signs of progress of loads. One without any is not ended for it, but whoever waits because of it is told which it is. */
 import { msSince } from '../clock.js';
 import { mustLease } from '../must.js';
+import { secondsInWords } from '../report.js';
 import type { Card, Core, Lease } from '../state.js';
 
 /** Its load has begun, or has come further. */
@@ -27,6 +28,6 @@ export function stalledLoad(core: Core, card: Card): Lease | null {
 }
 
 export function stallText(core: Core, lease: Lease): string {
-  const seconds = (sinceUs: number): string => `${String(Math.floor(msSince(core, sinceUs) / 1_000))} s`;
+  const seconds = (sinceUs: number): string => secondsInWords(msSince(core, sinceUs));
   return `${lease.model} has been loading in ${lease.generation} for ${seconds(lease.grantedUs)} and has shown no progress for ${seconds(lease.progressUs)} (lease ${lease.id}; evicting ${lease.model} stops it)`;
 }

@@ -36,6 +36,7 @@ export function beginRelease(core: Core, lease: Lease, released: Released): void
     cause: released.cause,
     reason: lease.job?.reason ?? null,
     measuredAtUs: null,
+    toldSlow: false,
   };
   lease.job = null;
   lease.growing = false;

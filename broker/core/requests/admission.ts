@@ -6,7 +6,9 @@
  */
 import { available, numbersOf } from '../ledger/available.js';
 import { backingOff, backoffRefusal } from './backoff.js';
+import { msSince } from '../clock.js';
 import { deny, shortageText, type Refusal } from './deny.js';
+import { slowLeaving, slowLeavingText } from '../eviction/slow-leaving.js';
 import { grantBudget } from './grant.js';
 import { loneMemberFault } from '../gangs/request.js';
 import { standReady, standShort, waitForGang } from '../gangs/standing.js';
@@ -19,7 +21,7 @@ import { isEntrenched, pursue, trimDrains } from './pursue.js';
 import { inOrder, isOverdue, positionOf, queueLength } from './queue.js';
 import { sampleNeededAtUs, wantSample } from '../cards/probe.js';
 import { count, emit, explain, publish } from '../report.js';
-import type { Backoff, BudgetWaiter, Card, Core, Waiter } from '../state.js';
+import type { Backoff, BudgetWaiter, Card, Core, Lease, Waiter } from '../state.js';
 import { endWaiter, setHold, speaks } from './waiter.js';
 import { whatStays, type Staying } from './what-stays.js';
 
@@ -226,22 +228,24 @@ export function tellStuck(core: Core, card: Card, waiter: Waiter, looked: boolea
   tell(core, card, waiter, 'no_victims', whatStays(core, card, waiter));
 }
 
-/** Tells the requester what it waits for, when that has changed; and which load it is, when that shows no progress. */
+/**
+ * Tells the requester what it waits for, when that has changed: also when a load without progress or somebody who leaves
+ * slowly has become part of it. With other figures alone it is told again after a while, unless it only stands behind others.
+ */
 export function tell(core: Core, card: Card, waiter: Waiter, code: string, staying: Staying | null = null): void {
-  const stalled = causedByLoads.includes(code) && card.loading.size > 0 ? stalledLoad(core, card) : null;
   const told = staying === null ? code : `${code} ${staying.pinned.join(' ')}`;
-  if (waiter.told === told && waiter.toldStalled === (stalled?.id ?? null)) return;
-  if (!speaks(waiter)) {
-    core.fresh.delete(waiter.key);
-    waiter.told = told;
-    return;
-  }
+  const named = namedIn(core, card, code);
+  const isNews = waiter.told !== told || waiter.toldNamed !== named;
+  if (!isNews && (code === 'behind_head' || msSince(core, waiter.toldUs) < core.options.limits.waitRetoldMs)) return;
   core.fresh.delete(waiter.key);
+  const before = waiter.reason;
   waiter.told = told;
-  waiter.toldStalled = stalled?.id ?? null;
-  const why = stalled === null ? '' : `; ${stallText(core, stalled)}`;
-  const shortage = waitsForHost(code) && core.host !== null ? shortageText(core, core.host, waiter.hostNeedBytes, waiter.hostHoldBytes) : shortageText(core, card, waiter.needBytes, waiter.holdBytes);
-  waiter.reason = `${staying?.text ?? reasons[code] ?? code}${why}: ${shortage}`;
+  waiter.toldNamed = named;
+  waiter.toldUs = core.attendedUs;
+  if (!speaks(waiter)) return;
+  if (isNews) waiter.clause = staying?.text ?? reasons[code] ?? code;
+  waiter.reason = waitText(core, card, waiter);
+  if (!isNews && waiter.reason === before) return;
   const position = positionOf(core, card, waiter);
   const id = explain(core, {
     verdict: 'waiting', text: waiter.reason,
@@ -251,7 +255,26 @@ export function tell(core: Core, card: Card, waiter: Waiter, code: string, stayi
     unverified: available(core, card).unverified,
   });
   emit(core, { type: 'wait', generation: waiter.generation, request: waiter.request, position, reason: waiter.reason, explain: id });
-  publish(core, 'waiting', { generation: waiter.generation, request: waiter.request, model: waiter.model, device: card.device, position, reason: code, why: waiter.reason });
+  if (isNews) publish(core, 'waiting', { generation: waiter.generation, request: waiter.request, model: waiter.model, device: card.device, position, reason: code, why: waiter.reason });
+}
+
+/** The load that keeps it and shows no progress, and who leaves slowly. */
+function namedIn(core: Core, card: Card, code: string): string {
+  if (waitsForHost(code)) return '';
+  return [blamedLoad(core, card, code)?.id ?? '', ...slowLeaving(core, card).map(({ id }) => id)].join(' ');
+}
+
+function blamedLoad(core: Core, card: Card, code: string): Lease | null {
+  return causedByLoads.includes(code) && card.loading.size > 0 ? stalledLoad(core, card) : null;
+}
+
+/** What a request that has been told so waits for, as of now. */
+export function waitText(core: Core, card: Card, waiter: Waiter): string {
+  const code = waiter.told?.replace(/ .*/, '') ?? '';
+  if (waitsForHost(code) && core.host !== null) return `${waiter.clause}: ${shortageText(core, core.host, waiter.hostNeedBytes, waiter.hostHoldBytes)}`;
+  const stalled = blamedLoad(core, card, code);
+  const causes = [waiter.clause, stalled === null ? '' : stallText(core, stalled), slowLeavingText(slowLeaving(core, card))];
+  return `${causes.filter((cause) => cause !== '').join('; ')}: ${shortageText(core, card, waiter.needBytes, waiter.holdBytes)}`;
 }
 
 /** Whether it is the machine's memory that a request waits for. */

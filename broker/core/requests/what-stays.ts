@@ -1,6 +1,7 @@
 /** Why nothing on a card can make room for a request: for its requester, and as the record of who was considered. */
 import { explainVictims } from '../eviction/plan.js';
 import type { ExplainedVictim } from '../explain.js';
+import { listed } from '../report.js';
 import type { Card, Core, Waiter } from '../state.js';
 
 export interface Staying {
@@ -23,9 +24,6 @@ const clauses: Readonly<Record<string, (models: string, several: boolean) => str
   insufficient: (models) => `${models} would not be enough`,
 };
 
-/** Names told of one reason; the rest are counted. */
-const namesMax = 3;
-
 export function whatStays(core: Core, card: Card, waiter: Waiter): Staying {
   const seeker = { generation: waiter.generation, model: waiter.model, class: waiter.class, placing: waiter.kind === 'place' };
   const considered = explainVictims(core, card, seeker, null);
@@ -35,9 +33,4 @@ export function whatStays(core: Core, card: Card, waiter: Waiter): Staying {
     return models.length === 0 ? [] : [clause(listed(models), models.length > 1)];
   });
   return { text: told.length === 0 ? 'nothing is there that could be put away' : told.join(', '), pinned: modelsBy('pinned'), considered };
-}
-
-function listed(models: readonly string[]): string {
-  const shown = models.slice(0, namesMax);
-  return models.length > shown.length ? `${shown.join(', ')} and ${String(models.length - shown.length)} more` : shown.join(', ');
 }

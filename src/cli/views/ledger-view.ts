@@ -64,6 +64,7 @@ function leaseState(lease: LeaseView, all: readonly LeaseView[]): string {
   const together = lease.gang === null ? [] : all.filter(({ gang, generation, model }) => gang === lease.gang && generation === lease.generation && model === lease.model);
   return [
     lease.state,
+    ...(lease.leavingMs === null ? [] : [`${lease.state === 'releasing' ? 'said so' : 'asked to leave'} ${formatMs(lease.leavingMs)} ago`]),
     ...(lease.pinned ? ['pinned'] : []),
     ...(together.length > 1 ? [`${String(together.indexOf(lease) + 1)} of ${String(together.length)}`] : []),
     ...(lease.misplacedOn === null ? [] : [`its bytes are on ${shortDevice(lease.misplacedOn)}`]),

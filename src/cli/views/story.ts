@@ -65,6 +65,7 @@ const lines: Readonly<Record<string, (facts: Facts) => Line>> = {
   loaded: (facts) => ['plain', `${facts.who} loaded on ${facts.card}: ${facts.bytes('residentBytes')} in ${facts.ms('loadMs')}`],
   evicted: (facts) => ['plain', `${facts.who} put away: ${facts.bytes('freedBytes')} of ${facts.card} free again${facts.because('reason')}`],
   eviction_failed: (facts) => ['warn', `${facts.who} could not be put away${facts.because('why')}`],
+  leaving_slowly: (facts) => ['warn', facts.text('why')],
   denied: (facts) => ['warn', `${facts.who} denied, ${facts.text('code')}: ${facts.text('why')}`],
   waiting: (facts) => (facts.text('reason') === 'no_victims' ? ['warn', `${facts.who} waits: ${facts.text('why')}`] : null),
   process_ended: (facts) => ended(facts),

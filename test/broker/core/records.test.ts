@@ -101,6 +101,61 @@ t.test('what keeps the room is told by name and reason, and again when a pin has
   test.end();
 });
 
+t.test('who was asked to leave and does not answer is named after a while: in the wait, the view, the denial, its record, and once for the log', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const holder = stage.session('holder');
+  const lease = stage.resident(holder, 'reranker', 14 * GiB);
+  stage.pass(5_000);
+  const asked = stage.ask(stage.session('holder'), 'model', 12 * GiB, { deadlineMs: 9_500 });
+  stage.answer(only(asked.effects, 'move'), { kind: 'draining', inFlight: 0 });
+  test.match(all(asked.effects, 'wait').at(-1)?.reason, /^room is being made: 13\.2 GiB needed/);
+  test.strictSame(all(stage.pass(2_750), 'wait'), [], 'not at once: most answer in no time');
+  const who = `reranker (${holder}) was asked to leave 3 s ago and has not answered`;
+  const slow = stage.pass(250);
+  test.equal(only(slow, 'wait').reason.startsWith(`room is being made; ${who}: 13.2 GiB needed`), true, only(slow, 'wait').reason);
+  test.match(all(slow, 'publish').filter(({ name }) => name === 'leaving_slowly').map(({ data }) => data), [{ lease, model: 'reranker', generation: holder, sinceMs: 3_000, answered: false, why: who }]);
+  const later = stage.pass(6_000);
+  test.strictSame(all(later, 'wait').map(({ reason }) => reason.replace(/:.*/, '')), [`room is being made; reranker (${holder}) was asked to leave 8 s ago and has not answered`], 'every few seconds anew');
+  test.strictSame(all(later, 'publish').filter(({ name }) => name === 'leaving_slowly' || name === 'waiting'), [], 'the log hears it once');
+  test.match(stage.view().waiting, [{ reason: /was asked to leave 9 s ago and has not answered: 13\.2 GiB needed/ }], 'of the moment');
+  test.match(stage.lease(lease), { leavingMs: /^900\d$/ });
+  const denied = only(stage.pass(1_000), 'deny');
+  test.match(denied.details['reason'], /^reranker \(\S+\) was asked to leave 9 s ago and has not answered: 13\.2 GiB needed/);
+  test.match(newest(stage, 'model'), [{ verdict: 'expired', text: /waited .*: reranker \(\S+\) was asked to leave 9 s ago/ }]);
+  test.end();
+});
+
+t.test('who says that it has left, and is seen not to have, is named with what it said', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const holder = stage.session('holder');
+  stage.resident(holder, 'reranker', 14 * GiB);
+  stage.pass(5_000);
+  const asked = stage.ask(stage.session('holder'), 'model', 12 * GiB, { deadlineMs: 12_000 });
+  stage.answer(only(asked.effects, 'move'), { kind: 'done', target: 'none', freedBytes: 14 * GiB, residentBytes: 0, hostBytes: 0 });
+  stage.sample();
+  const slow = stage.pass(3_000);
+  const who = `reranker (${holder}) said 3 s ago that 14.0 GiB were freed; the card still shows them`;
+  test.match(all(slow, 'publish').filter(({ name }) => name === 'leaving_slowly').map(({ data }) => data), [{ answered: true, why: who }]);
+  test.equal(all(slow, 'wait').at(-1)?.reason.startsWith(`room is being made; ${who}: 13.2 GiB needed`), true, String(all(slow, 'wait').at(-1)?.reason));
+  test.match(stage.view().leases, [{ state: 'releasing', leavingMs: 3_000 }]);
+  test.match(only(stage.pass(10_000), 'deny').details['reason'], /^reranker \(\S+\) said 12 s ago that 14\.0 GiB were freed; the card still shows them: /);
+  test.end();
+});
+
+t.test('a wait whose figures have changed is told again, after a while', (test) => {
+  const { stage, client } = full();
+  for (const [request, model] of ['one', 'two'].entries()) stage.send({ type: 'pin_requested', generation: client, request: 1 + request, model, pinned: true });
+  const asked = stage.ask(stage.session('holder'), 'three', 8 * GiB);
+  test.match(all(asked.effects, 'wait').at(-1)?.reason, /^one, two are pinned \(leasehold pin --off MODEL\): 8\.8 GiB needed, 2\.0 GiB available/);
+  stage.truth().foreignBytes = GiB;
+  const told = [...stage.sample(), ...stage.pass(5_250)];
+  test.strictSame(all(told, 'wait').map(({ reason }) => reason.replace(/.*: (.*) \(.*/, '$1')), ['8.8 GiB needed, 1.0 GiB available']);
+  test.strictSame(all(stage.pass(20_000), 'wait'), [], 'and not while they are the same');
+  test.end();
+});
+
 t.test('the numbers of a record agree with its sentence: what is held for a request is available to it, and held for nobody else', (test) => {
   const { stage, workers, leases } = full();
   stage.pass(5_000);
