@@ -1,7 +1,8 @@
 // Staging from a hub that misbehaves, onto disks and beside processes that do: what is there in the end is right, or there is an error that says why.
+import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import t from 'tap';
 import { LeaseholdError, defaultLimits } from '../../protocol/index.js';
 import { withLock } from '../../src/models/staging/lock.js';
@@ -275,6 +276,71 @@ t.test('B173: nothing is written through a link that stands in the store', async
   symlinkSync(join(outside, 'victim'), join(here.folder('o/m'), 'sub', 'x-Q8_0.gguf'));
   await here.pull('o/m');
   t.equal(readFileSync(join(outside, 'victim'), 'utf8'), 'x', 'a link in a file\'s place is replaced');
+});
+
+t.test('B173: nothing is read, checked or removed through a link that stands in the store, whichever part of it', async (t) => {
+  const here = await scene(t);
+  const outside = temporary(t);
+  const { signal } = new AbortController();
+  here.hub.publish('o/m', [large('sub/x-Q8_0.gguf', oneFile().content)]);
+  const { path, profile } = await here.pull('o/m');
+  const { layout } = here.models.store;
+  const model = await here.models.find(profile.id);
+  const parts = [join(path, 'sub'), path, layout.repositoryFolder('o/m'), layout.weightsFolder, join(layout.profilesFolder, profile.id), layout.profilesFolder];
+  for (const [index, part] of parts.entries()) {
+    const elsewhere = join(outside, String(index));
+    renameSync(part, elsewhere);
+    symlinkSync(elsewhere, part);
+    const before = readdirSync(elsewhere, { recursive: true });
+    t.match(await here.models.find(profile.id).then(() => null, (error: unknown) => error), { code: 'link_refused' }, part);
+    t.match(await here.models.remove(model, [], signal).then(() => null, (error: unknown) => error), { code: 'link_refused' }, part);
+    if (index < 4) t.match(await here.models.verify(model, signal).then(() => null, (error: unknown) => error), { code: 'link_refused' }, part);
+    t.match(await here.refused('o/m'), { code: 'link_refused' }, part);
+    t.strictSame(readdirSync(elsewhere, { recursive: true }), before, 'nothing there has changed');
+    rmSync(part);
+    renameSync(elsewhere, part);
+  }
+  const marker = layout.marker({ repository: 'o/m', commit: profile.revision });
+  const text = readFileSync(marker, 'utf8');
+  writeFileSync(join(outside, 'victim'), 'x');
+  writeFileSync(marker, text.replaceAll('sub/x-Q8_0.gguf', relative(path, join(outside, 'victim'))));
+  t.match(await here.models.find(profile.id), { missing: 'it was never staged to the end' }, 'a marker that leads out is none');
+  await here.models.remove(await here.models.find(profile.id), [], signal);
+  t.equal(readFileSync(join(outside, 'victim'), 'utf8'), 'x');
+});
+
+t.test('what stands in the place of a file, and is none, is told by verify as often as it is asked, and replaced by pull', async (t) => {
+  const here = await scene(t);
+  const { signal } = new AbortController();
+  const { files, content } = oneFile();
+  here.hub.publish('o/m', files);
+  const { path, profile } = await here.pull('o/m');
+  const file = join(path, 'x-Q8_0.gguf');
+  const victim = join(temporary(t), 'victim');
+  writeFileSync(victim, content);
+  const instead: readonly (readonly [string, () => unknown])[] = [
+    ['nothing', () => undefined], ['a link', () => { symlinkSync(victim, file); }], ['a pipe', () => execFileSync('mkfifo', [file])], ['a folder', () => mkdirSync(file)],
+  ];
+  for (const [what, make] of instead) {
+    rmSync(file, { recursive: true });
+    make();
+    const model = await here.models.find(profile.id);
+    t.equal(model.missing, 'x-Q8_0.gguf is not there', what);
+    for (const sizeBytes of [content.length, null]) {
+      t.strictSame(await here.models.verify(model, signal), [{ path: 'x-Q8_0.gguf', sizeBytes, fault: 'no file of its own is there' }], what);
+    }
+    make();
+    await here.pull('o/m');
+    t.strictSame(readFileSync(file), content, what);
+  }
+  t.strictSame(readFileSync(victim), content, 'what a link led to stays');
+  for (const record of [here.models.store.layout.profileFile(profile.id), here.models.store.layout.marker({ repository: 'o/m', commit: profile.revision })]) {
+    rmSync(record);
+    execFileSync('mkfifo', [record]);
+    await t.rejects(here.models.find(profile.id), { code: 'store_unusable', details: { path: record } }, 'a pipe is not waited for');
+    rmSync(record);
+    await here.pull('o/m');
+  }
 });
 
 t.test('a listener that throws, and a signal, end a staging and leave what can be continued', async (t) => {

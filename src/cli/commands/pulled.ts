@@ -2,7 +2,9 @@
 import { realpath } from 'node:fs/promises';
 import { join, sep } from 'node:path';
 import { LeaseholdError } from '../../../protocol/index.js';
+import type { Models } from '../../models/models.js';
 import type { StoredModel } from '../../models/store/store.js';
+import type { Verdict } from '../../models/store/upkeep.js';
 import { modelKeyOf } from '../../orchestrator/model-key.js';
 import { stoppableOnceConfigured, withOrchestrator, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
@@ -33,21 +35,45 @@ export async function verify(context: CommandContext, args: readonly unknown[]):
   const [reference] = args as [string | undefined];
   const { io, json } = context;
   return stoppableOnceConfigured(context, async (signal) => withModels(context, async (store) => {
-    const wanted = reference === undefined ? (await store.list()).filter(({ missing }) => missing === null) : [await store.find(reference)];
-    const status = json ? noStatusLine : createStatusLine(io.stderr, context.errorPalette);
+    const faults: LeaseholdError[] = [];
+    const wanted = reference === undefined ? await store.list((error) => { faults.push(error); }) : [await store.find(reference)];
     let wrong = 0;
     for (const model of wanted) {
-      const verdicts = await store.verify(model, signal, (path) => { status.show(`checking ${path}`, null); }).finally(() => { status.clear(); });
-      const bad = verdicts.filter(({ fault }) => fault !== null);
-      wrong += bad.length;
-      const name = model.manifest.requested_reference;
-      if (json) writeJson(io, { model: name, profile_id: model.manifest.profile.id, files: verdicts.map(({ path, sizeBytes, fault }) => ({ path, size_bytes: sizeBytes, fault })) });
-      else writeLine(io, bad.length === 0 ? `${name}: ${formatCount(verdicts.length, 'file')}, as they were staged.` : `${name}: ${formatCount(bad.length, 'file')} thrown away; \`leasehold pull ${name}\` fetches them again.`);
-      if (!json) for (const { path, fault } of bad) writeLine(io, `  ${path}: ${String(fault)}`);
+      try {
+        wrong += tellVerdicts(context, model, await verdictsOf(context, store, model, signal));
+      } catch (error) {
+        // What cannot be checked, one that was never staged to the end among it, keeps no other from being checked.
+        if (!(error instanceof LeaseholdError) || signal.aborted || reference !== undefined) throw error;
+        faults.push(error);
+      }
     }
-    if (!json && wanted.length === 0) writeLine(io, 'Nothing is staged.');
-    return wrong === 0 ? exitCodes.done : exitCodes.failed;
+    for (const fault of faults) reportError(io, context.errorPalette, fault, json);
+    if (!json && wanted.length + faults.length === 0) writeLine(io, 'Nothing is staged.');
+    return wrong + faults.length === 0 ? exitCodes.done : exitCodes.failed;
   }));
+}
+
+async function verdictsOf({ io, json, errorPalette }: CommandContext, store: Models, model: StoredModel, signal: AbortSignal): Promise<readonly Verdict[]> {
+  const status = json ? noStatusLine : createStatusLine(io.stderr, errorPalette);
+  try {
+    return await store.verify(model, signal, (path) => { status.show(`checking ${path}`, null); });
+  } finally {
+    status.clear();
+  }
+}
+
+/** How many of its files are not as they were staged. */
+function tellVerdicts({ io, json }: CommandContext, { manifest }: StoredModel, verdicts: readonly Verdict[]): number {
+  const bad = verdicts.filter(({ fault }) => fault !== null);
+  const name = manifest.requested_reference;
+  if (json) {
+    writeJson(io, { model: name, profile_id: manifest.profile.id, files: verdicts.map(({ path, sizeBytes, fault }) => ({ path, size_bytes: sizeBytes, fault })) });
+    return bad.length;
+  }
+  const files = formatCount(bad.length === 0 ? verdicts.length : bad.length, 'file');
+  writeLine(io, bad.length === 0 ? `${name}: ${files}, as they were staged.` : `${name}: ${files} missing or thrown away; \`leasehold pull ${name}\` fetches them again.`);
+  for (const { path, fault } of bad) writeLine(io, `  ${path}: ${String(fault)}`);
+  return bad.length;
 }
 
 export async function remove(context: CommandContext, args: readonly unknown[]): Promise<number> {

@@ -2,10 +2,10 @@
  * One stager a snapshot, among processes and machines. It saves downloads and is no part of what makes them right: files
  * get their names only whole and checked, so two who stage at once do twice the work, and the same.
  */
-import { open, readFile, rename, link, rm, stat, utimes } from 'node:fs/promises';
+import { open, rename, link, rm, stat, utimes } from 'node:fs/promises';
 import { setTimeout as pause } from 'node:timers/promises';
 import { LeaseholdError, type Limits } from '../../../protocol/index.js';
-import { codeOf } from '../store/files.js';
+import { codeOf, readTextIfThere } from '../store/files.js';
 import { isFull, writeFault } from '../store/volume.js';
 import { lifeOf, newHolder, type Holder } from './identity.js';
 
@@ -109,11 +109,14 @@ async function create(path: string, own: Holder): Promise<boolean> {
 /** Null: there is none, or its holder has not finished writing it. One that never will is known by its age alone. */
 async function readHolder(path: string): Promise<Holder | null> {
   try {
-    const text = await readFile(path, 'utf8');
+    const text = await readTextIfThere(path);
+    if (text === null) return null;
     const holder = JSON.parse(text) as Partial<Holder>;
     return typeof holder.token === 'string' && typeof holder.machine === 'string' && typeof holder.pid === 'number' ? { startTime: null, ...holder } as Holder : unreadable;
   } catch (error) {
-    return error instanceof SyntaxError ? unreadable : null;
+    if (error instanceof SyntaxError) return unreadable;
+    // A link or a pipe in its place is nobody's lock, and no wait ends it.
+    throw error;
   }
 }
 

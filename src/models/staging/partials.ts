@@ -2,7 +2,7 @@
  * Files that are still arriving. Each has a name of its own: the hash that it will have, and who writes it. So nobody
  * writes into another's, and what a dead process left is continued for the same bytes alone, by one who takes it over.
  */
-import { open, readdir, rename, rm, stat } from 'node:fs/promises';
+import { lstat, open, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { codeOf } from '../store/files.js';
 import { lifeOf, newHolder, type Holder } from './identity.js';
@@ -66,8 +66,9 @@ export class Partials {
     const found = await Promise.all(names.map(async (name): Promise<readonly Partial[]> => {
       const [, hex, machine, pid, startTime] = shape.exec(name) ?? [];
       if (hex === undefined || machine === undefined) return [];
-      const seen = await stat(join(this.#folder, name)).catch(() => null);
-      if (seen === null) return [];
+      const seen = await lstat(join(this.#folder, name)).catch(() => null);
+      // A link or a pipe is no file that anybody left: to continue it would be to write elsewhere.
+      if (seen === null || !seen.isFile()) return [];
       const holder = { machine, pid: Number(pid), startTime: startTime === 'x' ? null : startTime ?? null };
       const life = holder.pid === leftByNobody ? 'dead' : lifeOf(holder);
       return [{ name, hex, sizeBytes: seen.size, abandoned: life === 'dead' || (life === 'unknown' && Date.now() - seen.mtimeMs > this.#silentMs) }];

@@ -4,7 +4,7 @@
  * staging finds files that are right and partial ones that it may continue.
  */
 import { link, rm } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { dirname } from 'node:path';
 import { LeaseholdError, type Limits } from '../../../protocol/index.js';
 import type { HubClient } from '../hub/client.js';
 import type { RepositoryFile } from '../hub/repository.js';
@@ -126,15 +126,15 @@ class Staging {
 
   /** A file that the marker vouches for, or that stands the test now. One that does not is thrown away. */
   async #isThere(file: RepositoryFile, marker: Marker | null): Promise<boolean> {
-    const path = this.#pathOf(file);
+    const path = await this.#pathOf(file);
     const bytes = await plainFileBytes(path);
-    if (bytes === null) return false;
     const vouched = marker?.files.some((each) => each.path === file.path && each.sha256 === file.sha256 && each.git_sha1 === file.gitSha1 && each.size_bytes === bytes) === true;
-    if (bytes === file.sizeBytes && (vouched || await this.#hasHash(path, file))) {
+    if (bytes !== null && bytes === file.sizeBytes && (vouched || await this.#hasHash(path, file))) {
       this.meter.finish(file.path, bytes);
       return true;
     }
-    await rm(path, { force: true });
+    // A link, a pipe or a folder in its place goes, too: a link alone, and nothing behind it.
+    await rm(path, { recursive: true, force: true });
     return false;
   }
 
@@ -219,7 +219,7 @@ class Staging {
 
   /** From a partial file to its name: whole, checked and on the disk. A link that stands in its place is replaced, not followed. */
   async #place(partial: string, file: RepositoryFile): Promise<void> {
-    const path = this.#pathOf(file);
+    const path = await this.#pathOf(file);
     await makeFolder(this.tools.store.layout.root, dirname(path));
     await renameDurably(partial, path);
     this.meter.finish(file.path, file.sizeBytes ?? 0);
@@ -235,8 +235,8 @@ class Staging {
     };
   }
 
-  #pathOf({ path }: RepositoryFile): string {
-    return join(this.#folder, ...path.split('/'));
+  #pathOf({ path }: RepositoryFile): Promise<string> {
+    return this.tools.store.pathIn(this.#snapshot, path);
   }
 
   #cached(): StageResult {

@@ -1,7 +1,7 @@
 /** Writing that survives: what has its name is whole, and lies where it should. */
 import { randomBytes } from 'node:crypto';
-import { constants } from 'node:fs';
-import { lstat, mkdir, open, readFile, realpath, rename, rm, stat } from 'node:fs/promises';
+import { constants, type Stats } from 'node:fs';
+import { lstat, mkdir, open, realpath, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, relative, sep } from 'node:path';
 import { LeaseholdError } from '../../../protocol/index.js';
 import { writeFault } from './volume.js';
@@ -31,14 +31,48 @@ export async function renameDurably(from: string, to: string): Promise<void> {
   await syncFolder(dirname(to));
 }
 
-/** A file's text; null where there is none. */
+const { O_NOFOLLOW, O_NONBLOCK } = constants as { readonly O_NOFOLLOW?: number; readonly O_NONBLOCK?: number };
+
+/** A plain file's text; null where there is nothing. Throws `link_refused` for a link, `store_unusable` for a pipe, a folder, or what cannot be read: none is waited for. */
 export async function readTextIfThere(path: string): Promise<string | null> {
   try {
-    return await readFile(path, 'utf8');
+    const file = await open(path, constants.O_RDONLY | (O_NOFOLLOW ?? 0) | (O_NONBLOCK ?? 0));
+    try {
+      if (!(await file.stat()).isFile()) throw new LeaseholdError('store_unusable', { path, reason: 'it stands where the model store has a file' });
+      return await file.readFile('utf8');
+    } finally {
+      await file.close();
+    }
   } catch (error) {
-    if (codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR') return null;
-    throw error;
+    if (isNothing(error)) return null;
+    if (codeOf(error) === 'ELOOP') throw new LeaseholdError('link_refused', { path, reason: 'stands where the model store has a file' }, { cause: error });
+    throw unusable(error, path);
   }
+}
+
+/** What is called so, links not followed; null where there is nothing. */
+async function found(path: string): Promise<Stats | null> {
+  try {
+    return await lstat(path);
+  } catch (error) {
+    if (isNothing(error)) return null;
+    throw unusable(error, path);
+  }
+}
+
+/**
+ * Whether `folder` is there, `root` or below it. Throws `link_refused` where a link, or a file, stands in its place or on the
+ * way to it: what lies behind one is not the store's, and is neither read, written nor removed.
+ */
+export async function isFolderWithin(root: string, folder: string): Promise<boolean> {
+  let path = root;
+  for (const step of relative(root, folder).split(sep).filter((each) => each !== '')) {
+    path = join(path, step);
+    const there = await found(path);
+    if (there === null) return false;
+    if (!there.isDirectory()) throw inTheWay(path);
+  }
+  return true;
 }
 
 /** Makes `folder` below `root`, step by step. Throws `link_refused` where a link, or a file, stands on the way: nothing is written through one. */
@@ -47,8 +81,12 @@ export async function makeFolder(root: string, folder: string): Promise<void> {
   for (const step of relative(root, folder).split(sep)) {
     path = join(path, step);
     await mkdir(path).catch((error: unknown) => { if (codeOf(error) !== 'EEXIST') throw error; });
-    if (!(await lstat(path)).isDirectory()) throw new LeaseholdError('link_refused', { path, reason: 'stands where the model store has a folder' });
+    if (!(await lstat(path)).isDirectory()) throw inTheWay(path);
   }
+}
+
+function inTheWay(path: string): LeaseholdError {
+  return new LeaseholdError('link_refused', { path, reason: 'stands where the model store has a folder' });
 }
 
 export interface RealFile {
@@ -76,13 +114,8 @@ export async function fileWithin(root: string, path: string): Promise<RealFile |
 
 /** Size of a regular file that is no link; null where there is none. */
 export async function plainFileBytes(path: string): Promise<number | null> {
-  try {
-    const found = await lstat(path);
-    return found.isFile() ? found.size : null;
-  } catch (error) {
-    if (codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR') return null;
-    throw error;
-  }
+  const there = await found(path);
+  return there?.isFile() === true ? there.size : null;
 }
 
 /** Not every system lets a folder be opened to be flushed; those order names themselves. */
@@ -94,6 +127,15 @@ async function syncFolder(path: string): Promise<void> {
   } finally {
     await folder.close();
   }
+}
+
+/** A folder of the store that cannot be read, as what it is. */
+export function unusable(error: unknown, path: string): LeaseholdError {
+  return error instanceof LeaseholdError ? error : LeaseholdError.from(error, 'store_unusable', { path });
+}
+
+function isNothing(error: unknown): boolean {
+  return codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR';
 }
 
 export function codeOf(error: unknown): string {

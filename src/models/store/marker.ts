@@ -1,5 +1,6 @@
 /** The file that says what of a snapshot is there, whole and checked. */
 import type { RepositoryFile } from '../hub/repository.js';
+import { fileNameFault } from '../formats/file-name.js';
 import { readTextIfThere, writeJsonDurably } from './files.js';
 import type { Snapshot } from './layout.js';
 
@@ -47,7 +48,8 @@ function parse(text: string): Marker | null {
   }
 }
 
+/** One whose path leads elsewhere is of no marker of ours. */
 function isStagedFile(value: unknown): value is StagedFile {
   const { path, size_bytes: bytes } = value as Partial<StagedFile>;
-  return typeof path === 'string' && Number.isSafeInteger(bytes);
+  return typeof path === 'string' && fileNameFault(path) === null && Number.isSafeInteger(bytes);
 }

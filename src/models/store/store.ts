@@ -9,7 +9,7 @@ import type { Policy } from '../policy/policy.js';
 import { readProfileManifest } from '../profile/read.js';
 import { generatedIdShape, type Profile, type ProfileManifest } from '../profile/profile.js';
 import { isCommit, referenceText, type HubReference } from '../reference.js';
-import { codeOf, makeFolder, plainFileBytes, readTextIfThere, writeJsonDurably } from './files.js';
+import { codeOf, isFolderWithin, makeFolder, plainFileBytes, readTextIfThere, unusable, writeJsonDurably } from './files.js';
 import { Layout, type Snapshot } from './layout.js';
 import { readMarker, type Marker, type StagedFile } from './marker.js';
 
@@ -63,8 +63,17 @@ export class ModelStore {
     return folder;
   }
 
+  /** Rejects with `link_refused` where a link stands in the place of the snapshot, or on the way to it. */
   async marker(snapshot: Snapshot): Promise<Marker | null> {
+    await isFolderWithin(this.layout.root, this.layout.snapshotFolder(snapshot));
     return readMarker(this.layout.marker(snapshot), snapshot);
+  }
+
+  /** Where a file of a snapshot is, or would be. Rejects with `link_refused` where a link stands on the way to it; in its own place one may. */
+  async pathIn(snapshot: Snapshot, file: string): Promise<string> {
+    const path = join(this.layout.snapshotFolder(snapshot), ...file.split('/'));
+    await isFolderWithin(this.layout.root, dirname(path));
+    return path;
   }
 
   /** Why a profile cannot be loaded from here, or null; and what it needs, where that is known. */
@@ -74,10 +83,9 @@ export class ModelStore {
     const wanted = marker?.profiles[id];
     if (marker === null || wanted === undefined) return { missing: 'it was never staged to the end', files: [] };
     const files = marker.files.filter(({ path }) => wanted.includes(path));
-    const folder = this.layout.snapshotFolder(snapshot);
     for (const path of wanted) {
       const file = files.find((each) => each.path === path);
-      const bytes = file === undefined ? null : await plainFileBytes(join(folder, path));
+      const bytes = file === undefined ? null : await plainFileBytes(await this.pathIn(snapshot, path));
       if (file === undefined || bytes === null) return { missing: `${path} is not there`, files };
       if (bytes !== file.size_bytes) return { missing: `${path} has ${String(bytes)} bytes instead of ${String(file.size_bytes)}`, files };
     }
@@ -87,7 +95,7 @@ export class ModelStore {
   /** Stores a generated profile; `created` is false where the same is there. Throws `profile_collision` where another is. */
   async saveProfile(manifest: ProfileManifest): Promise<{ readonly path: string; readonly created: boolean }> {
     const path = this.layout.profileFile(manifest.profile.id);
-    const text = await readTextIfThere(path);
+    const text = await this.#profileText(path);
     if (text !== null) {
       const there = readProfileManifest(text, path, this.policy);
       if (!isDeepStrictEqual(there.profile, manifest.profile)) throw new LeaseholdError('profile_collision', { profile: manifest.profile.id, path });
@@ -109,7 +117,9 @@ export class ModelStore {
   /** The profile that a reference meant when it was last resolved; where it never was, the only one of its repository that is here. */
   async findReference(reference: HubReference): Promise<StoredModel> {
     const text = referenceText(reference);
-    const record = await readTextIfThere(this.layout.reference(reference.repository, text));
+    const path = this.layout.reference(reference.repository, text);
+    await isFolderWithin(this.layout.root, dirname(path));
+    const record = await readTextIfThere(path);
     const id = record === null ? null : (JSON.parse(record) as Partial<ReferenceRecord>).profile_id ?? null;
     if (id !== null) return this.find(id);
     const models = await this.list();
@@ -124,7 +134,7 @@ export class ModelStore {
   /** By the id of a generated profile. Throws `profile_unknown`, or what is wrong with its file. */
   async find(id: string): Promise<StoredModel> {
     const path = this.layout.profileFile(id);
-    const text = await readTextIfThere(path);
+    const text = await this.#profileText(path);
     if (text === null) throw new LeaseholdError('profile_unknown', { profile: id, known: names(await this.list()) });
     return this.#stored(readProfileManifest(text, path, this.policy));
   }
@@ -140,22 +150,28 @@ export class ModelStore {
 
   /** Every profile that is stored and can be read; `onFault` hears of those that cannot. */
   async list(onFault: (error: LeaseholdError) => void = () => undefined): Promise<readonly StoredModel[]> {
+    await isFolderWithin(this.layout.root, this.layout.profilesFolder);
     const ids = await readdir(this.layout.profilesFolder).catch((error: unknown) => {
       if (codeOf(error) === 'ENOENT') return [];
-      throw error;
+      throw unusable(error, this.layout.root);
     });
     const found: StoredModel[] = [];
     for (const id of ids.filter((name) => generatedIdShape.test(name)).sort()) {
       const path = this.layout.profileFile(id);
-      const text = await readTextIfThere(path);
-      if (text === null) continue;
       try {
+        const text = await this.#profileText(path);
+        if (text === null) continue;
         found.push(await this.#stored(readProfileManifest(text, path, this.policy)));
       } catch (error) {
         onFault(LeaseholdError.from(error));
       }
     }
     return found;
+  }
+
+  async #profileText(path: string): Promise<string | null> {
+    await isFolderWithin(this.layout.root, dirname(path));
+    return readTextIfThere(path);
   }
 
   async #stored(manifest: ProfileManifest): Promise<StoredModel> {

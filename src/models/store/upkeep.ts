@@ -1,10 +1,10 @@
 /** Checking what is staged byte by byte, and removing it. */
 import { rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname } from 'node:path';
 import { LeaseholdError, type Limits } from '../../../protocol/index.js';
 import { lockHolder, withLock } from '../staging/lock.js';
 import type { StagingThreads } from '../staging/threads.js';
-import { plainFileBytes } from './files.js';
+import { isFolderWithin, plainFileBytes } from './files.js';
 import { writeMarker, type Marker, type StagedFile } from './marker.js';
 import type { ModelStore, StoredModel } from './store.js';
 
@@ -16,7 +16,8 @@ export interface UpkeepTools {
 
 export interface Verdict {
   readonly path: string;
-  readonly sizeBytes: number;
+  /** Null: of a file that was thrown away before, it is not known. */
+  readonly sizeBytes: number | null;
   /** Null: as it was staged. */
   readonly fault: string | null;
 }
@@ -34,22 +35,26 @@ export async function verifyModel({ store, threads, limits }: UpkeepTools, model
     const wanted = marker?.profiles[profile.id];
     if (marker === null || wanted === undefined) throw notStaged(model, 'it was never staged to the end');
     const verdicts: Verdict[] = [];
-    for (const file of marker.files.filter(({ path }) => wanted.includes(path))) {
-      onFile(file.path);
-      verdicts.push({ path: file.path, sizeBytes: file.size_bytes, fault: await faultOf(threads, join(model.folder, ...file.path.split('/')), file, signal) });
+    for (const path of wanted) {
+      onFile(path);
+      const file = marker.files.find((each) => each.path === path);
+      if (file === undefined) verdicts.push({ path, sizeBytes: null, fault: notThere });
+      else verdicts.push({ path, sizeBytes: file.size_bytes, fault: await faultOf(threads, await store.pathIn(snapshot, path), file, signal) });
     }
     const wrong = new Set(verdicts.filter(({ fault }) => fault !== null).map(({ path }) => path));
     if (wrong.size > 0) {
       await writeMarker(store.layout.marker(snapshot), { ...marker, files: marker.files.filter(({ path }) => !wrong.has(path)) });
-      for (const path of wrong) await rm(join(model.folder, ...path.split('/')), { force: true });
+      for (const path of wrong) await rm(await store.pathIn(snapshot, path), { recursive: true, force: true });
     }
     return verdicts;
   });
 }
 
+const notThere = 'no file of its own is there';
+
 async function faultOf(threads: StagingThreads, path: string, file: StagedFile, signal: AbortSignal): Promise<string | null> {
   const bytes = await plainFileBytes(path);
-  if (bytes === null) return 'it is not there';
+  if (bytes === null) return notThere;
   if (bytes !== file.size_bytes) return `it has ${String(bytes)} bytes instead of ${String(file.size_bytes)}`;
   const algorithm = file.sha256 === null ? 'git' : 'sha256';
   const outcome = await threads.run({ kind: 'hash', path, sizeBytes: bytes, algorithm }, signal);
@@ -63,21 +68,25 @@ export async function removeModel({ store, limits }: UpkeepTools, model: StoredM
   const { profile } = model.manifest;
   const snapshot = { repository: profile.repository, commit: profile.revision };
   const lock = store.layout.lock(snapshot);
+  const isBegun = await store.marker(snapshot) !== null;
   const holder = users[0] ?? await lockHolder(lock);
   if (holder !== null) throw new LeaseholdError('model_in_use', { profile: model.manifest.requested_reference, holder });
   const withoutProfile = async (): Promise<number> => {
-    await rm(join(store.layout.profileFile(profile.id), '..'), { recursive: true, force: true });
     const marker = await store.marker(snapshot);
-    if (marker === null) return 0;
-    const { left, gone } = without(marker, profile.id);
-    // Files first: on a full volume the marker needs the room that they leave. It then names what nobody needs, which is looked for before it is believed.
-    for (const { path } of gone) await rm(join(model.folder, ...path.split('/')), { force: true });
-    if (Object.keys(left.profiles).length === 0) await rm(model.folder, { recursive: true, force: true });
-    else await writeMarker(store.layout.marker(snapshot), left);
+    const { left, gone } = marker === null ? { left: null, gone: [] } : without(marker, profile.id);
+    const profileFolder = dirname(store.layout.profileFile(profile.id));
+    // All that goes is found first: one link on the way, and nothing goes.
+    await isFolderWithin(store.layout.root, profileFolder);
+    const paths = await Promise.all(gone.map(({ path }) => store.pathIn(snapshot, path)));
+    await rm(profileFolder, { recursive: true, force: true });
+    // Files before the marker: on a full volume it needs the room that they leave. It then names what nobody needs, which is looked for before it is believed.
+    for (const path of paths) await rm(path, { recursive: true, force: true });
+    if (left !== null && Object.keys(left.profiles).length > 0) await writeMarker(store.layout.marker(snapshot), left);
+    else if (left !== null) await rm(model.folder, { recursive: true, force: true });
     return gone.reduce((sum, file) => sum + file.size_bytes, 0);
   };
   // A profile whose snapshot was never begun has no folder for a lock either.
-  return await store.marker(snapshot) === null ? withoutProfile() : withLock({ path: lock, repository: profile.repository, limits, signal, makesRoom: true }, withoutProfile);
+  return !isBegun ? withoutProfile() : withLock({ path: lock, repository: profile.repository, limits, signal, makesRoom: true }, withoutProfile);
 }
 
 function without(marker: Marker, id: string): { readonly left: Marker; readonly gone: readonly StagedFile[] } {
