@@ -91,7 +91,7 @@ function whyNot(check: Check, process: AuditedProcess, cause: EffectOf<'terminat
       return hasNotGrown(check, process.generation);
     case 'residue':
     case 'misbehaved':
-      return isHonest(check, process) && !hangsInMove(check, process) ? 'it has done what it said' : null;
+      return isHonest(check, process) && !hangsInMove(check, process) && !claimsTheImpossible(check, process) ? 'it has done what it said' : null;
     case 'shutdown':
       return 'nobody shut the broker down';
   }
@@ -138,6 +138,13 @@ function hasFailedCommand(check: Check, process: AuditedProcess): boolean {
     if (command.answered && command.kind === 'move') return true;
   }
   return false;
+}
+
+/** In this very step it says of one of its models that it has more on a card than the card is large. */
+function claimsTheImpossible({ book, event }: Check, process: AuditedProcess): boolean {
+  if (event.type !== 'residency_reported' || event.generation !== process.generation) return false;
+  const device = (book.leases.get(event.lease) ?? book.closedLeases.get(event.lease))?.device ?? '';
+  return event.residentBytes > (book.cards.get(device)?.totalBytes ?? Infinity);
 }
 
 /** By the last reading: all that the process has there (or, where only the total is known, all that anybody has) is explained. */
