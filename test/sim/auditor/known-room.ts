@@ -15,7 +15,10 @@ export function knownRoomBytes(check: Check, device: string): number | null {
   for (const generation of new Set([...sampled.byProcess.keys(), ...book.processes.keys()])) {
     // Bytes beyond what it says that it holds count beside all that it may still take (D15).
     const promised = promisedBytes(check, device, generation, true);
-    boundBytes += promised.bytes + Math.max(0, (sampled.byProcess.get(generation) ?? 0) - promised.claimedBytes);
+    const sampledBytes = sampled.byProcess.get(generation) ?? 0;
+    // Of one that has said what was not so, nothing that it claims explains any of that.
+    const isBelieved = (book.processes.get(generation)?.misbehaviour ?? 0) === 0;
+    boundBytes += promised.bytes + (isBelieved ? Math.max(0, sampledBytes - promised.claimedBytes) : sampledBytes);
   }
   return card.totalBytes - card.reserveBytes - boundBytes;
 }
