@@ -48,8 +48,8 @@ export function onSampled(core: Core, event: Sampled): void {
     const process = core.processes.get(seat.generation);
     const returnedAtUs = process?.returnedAtUs ?? 0;
     if (isUnannounced(card, process)) judgeUnannounced(core, card, seat, process);
-    // What was read before it had said what it holds is nobody's fault.
-    else if (returnedAtUs > takenAtUs) continue;
+    // What was read before it had said what it holds, or before the ledger took its word that it had given something back, is nobody's fault.
+    else if (Math.max(returnedAtUs, seat.loweredAtUs) > takenAtUs) continue;
     else if (card === core.host) judgeHostSeat(core, card, seat, takenAtUs);
     else judgeProcess(core, card, seat, givenBack.get(seat.generation) ?? 0);
   }

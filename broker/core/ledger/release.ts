@@ -61,6 +61,8 @@ export function finishRelease(core: Core, lease: Lease, how: string): void {
   if (release === null) return;
   const card = mustCard(core, lease.device);
   const freedBytes = Math.max(0, release.fromResidentBytes - release.leftBytes);
+  const seat = card.seats.get(lease.generation);
+  if (seat !== undefined && isUnwatched(core, card)) seat.loweredAtUs = core.nowUs;
   core.timers.drop('release', lease.id);
   lease.release = null;
   lease.strikes = 0;
@@ -68,7 +70,7 @@ export function finishRelease(core: Core, lease: Lease, how: string): void {
   setCharged(core, lease.charge, release.toChargedBytes);
   setMeasured(core, lease.charge, Math.min(release.leftBytes, release.toChargedBytes));
   card.planEpoch++;
-  card.seats.get(lease.generation)?.remeasure.delete(lease.id);
+  seat?.remeasure.delete(lease.id);
   const { cause, reason } = release;
   if (cause === 'reported') {
     publish(core, 'released', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, freedBytes, how });

@@ -19,8 +19,6 @@ import { terminateWhenIdle } from '../processes/terminate.js';
 /** Compares what a process was read to have with what it is charged. */
 export function judgeHostSeat(core: Core, host: Card, seat: Seat, takenAtUs: number): void {
   const process = core.processes.get(seat.generation);
-  // Older than what was given back since: it shows nothing of that.
-  if (seat.loweredAtUs > takenAtUs) return;
   if (seat.readingBytes === null || process?.role !== 'worker') {
     setHostResidue(core, seat, 0);
     return;

@@ -363,6 +363,30 @@ t.test('a process that is no longer listed and has left the wire confirms nothin
   test.end();
 });
 
+t.test('a reading taken before the ledger alone took a release for done, and come after it, is held against nobody', (test) => {
+  const stage = new Stage({ allowLedgerOnly: true });
+  stage.card();
+  const worker = stage.worker({ engine: 'python' });
+  const lease = stage.resident(worker, 'a', 6 * GiB);
+  stage.samples = false;
+  stage.truth().failing = 'timed_out';
+  stage.pass(stage.core.options.limits.sampleMaxAgeMs + 500);
+  stage.sample();
+  const readAtUs = stage.nowUs;
+  stage.release(worker, lease);
+  test.equal(stage.lease(lease), undefined, 'by the ledger alone');
+  stage.truth().failing = null;
+  stage.sample(card0, readAtUs);
+  test.equal(stage.cardView().residueBytes, 0, 'its bytes were there when the card was read, and nobody knows whether they still are');
+  test.equal(stage.cardView().availableBytes, 18 * GiB, 'nor are they given to anybody');
+  stage.sample();
+  test.equal(stage.cardView().residueBytes, 6 * GiB, 'a reading taken since shows that they are');
+  stage.take(worker, -6 * GiB);
+  stage.sample();
+  test.equal(stage.cardView().residueBytes, 0);
+  test.end();
+});
+
 t.test('what a worker takes that is ended while it starts is charged until its exit', (test) => {
   const stage = new Stage({ limits: { workersMax: 1 } });
   stage.card();

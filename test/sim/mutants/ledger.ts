@@ -99,6 +99,10 @@ export const ledgerMutants: readonly Mutant[] = [
     from: 'if (event.lease === null)\n        forgetLostGrants(core, process, event);', to: '',
   },
   {
+    name: 'old-reading-blames', about: 'a reading taken before the ledger alone took a release for done shows bytes that nothing explains', file: 'ledger/release.js', pinnedBy: 'reconciliation',
+    from: 'if (seat !== undefined && isUnwatched(core, card))', to: 'if (false)',
+  },
+  {
     name: 'ending-floor-forgotten', about: 'what a worker takes that is ended while it starts is not charged', file: 'processes/process.js', pinnedBy: 'reconciliation',
     from: "if (process?.state === 'ending')\n            reportFloors(core, process, event.floors);", to: '',
   },
