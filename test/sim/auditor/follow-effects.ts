@@ -120,6 +120,7 @@ function followGrant(book: Book, effect: EffectOf<'grant'>): void {
   const mergedBytes = lease.shortBytes > 0 ? lease.residentBytes : withHeadroom(sumOf(lease.parts));
   // A resize downwards is charged as before until it has been seen, and then less.
   lease.promiseBytes = request.kind === 'resize' || lease.shortBytes > 0 ? Math.min(mergedBytes, effect.chargedBytes) : effect.chargedBytes;
+  Object.assign(lease, { grantedBytes: effect.chargedBytes, raisedAtUs: null });
   lease.growing = lease.stage === 'resident' && effect.chargedBytes > lease.shownBytes;
   if (lease.growing) lease.growingSinceUs = book.nowUs;
   lease.shownBytes = effect.chargedBytes;
@@ -137,6 +138,7 @@ function followResizedToo(book: Book, request: AuditedRequest, id: string, charg
   lease.parts = mergeParts(lease, parts);
   const mergedBytes = lease.shortBytes > 0 ? lease.residentBytes : withHeadroom(sumOf(lease.parts));
   lease.promiseBytes = Math.min(mergedBytes, chargedBytes);
+  Object.assign(lease, { grantedBytes: chargedBytes, raisedAtUs: null });
   lease.growing = lease.stage === 'resident' && chargedBytes > lease.shownBytes;
   if (lease.growing) lease.growingSinceUs = book.nowUs;
   lease.shownBytes = chargedBytes;
@@ -162,7 +164,7 @@ function newLease(book: Book, request: AuditedRequest, effect: EffectOf<'grant'>
   return {
     lease: effect.lease, model: request.model, generation: effect.generation, device: effect.device, gang: request.gang?.key ?? null, gangSize: request.gang?.size ?? 1, class: request.class, stage: 'granted', parts: request.parts,
     peakBytes: request.askedBytes, promiseBytes: effect.chargedBytes, shownBytes: effect.chargedBytes, residentBytes: 0, pinned: request.pinned, revived: book.closedLeases.get(effect.lease)?.revived === true, neverCame: false, profilesFreeMemory: request.profilesFreeMemory,
-    grantedAtUs: book.nowUs, loadedAtUs: 0, loadPromiseBytes: 0, parkedAtUs: 0, shortBytes: 0, growing: false, growingSinceUs: 0, refusedStops: 0, isLeftToReading: false, blamed: false, isQuarantined: false, inFlight: 0, queued: 0, usedAtUs: book.nowUs, useSeq: -1, ttlMs: request.ttlMs,
+    grantedAtUs: book.nowUs, loadedAtUs: 0, loadPromiseBytes: 0, grantedBytes: effect.chargedBytes, raisedAtUs: null, parkedAtUs: 0, shortBytes: 0, growing: false, growingSinceUs: 0, refusedStops: 0, isLeftToReading: false, blamed: false, isQuarantined: false, inFlight: 0, queued: 0, usedAtUs: book.nowUs, useSeq: -1, ttlMs: request.ttlMs,
   };
 }
 

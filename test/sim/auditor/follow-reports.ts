@@ -35,6 +35,8 @@ export function followReport(book: Book, event: Extract<CoreEvent, { type: 'resi
   lease.residentBytes = event.residentBytes;
   // Measured bytes are charged at once whatever is free (D12).
   lease.promiseBytes = Math.max(lease.promiseBytes, event.residentBytes);
+  if (lease.promiseBytes <= lease.grantedBytes) lease.raisedAtUs = null;
+  else lease.raisedAtUs ??= book.nowUs;
 }
 
 /** Said to be gone, and now said to be there, before anybody has seen it gone: it is there. */

@@ -100,6 +100,9 @@ export interface AuditedLease {
   loadedAtUs: number;
   /** What was promised to it while it loaded, the top of the load included. */
   loadPromiseBytes: number;
+  /** What it was granted last, and since when reports have raised its charge beyond that; null: they have not. */
+  grantedBytes: number;
+  raisedAtUs: number | null;
   parkedAtUs: number;
   /** Freed of it by partial evictions while it stayed: not asked for again by an extension. */
   shortBytes: number;
