@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { LeaseholdError } from '../../protocol/index.js';
+import { findCodeNames } from '../../src/models/formats/code-names.js';
 import { readConfigJson } from '../../src/models/formats/config-json.js';
 import { readGgufHeader } from '../../src/models/formats/gguf-header.js';
 import { readSafetensorsHeader } from '../../src/models/formats/safetensors-header.js';
@@ -20,6 +21,7 @@ const readers: Readonly<Record<Format, (bytes: Uint8Array) => unknown>> = {
   safetensorsHeader: (bytes) => readSafetensorsHeader(bytesSource('f', bytes)),
   safetensorsIndex: (bytes) => readSafetensorsIndex(bytes, 'f'),
   configJson: (bytes) => readConfigJson(bytes, 'f'),
+  codeNames: (bytes) => findCodeNames(bytes, 'f'),
 };
 
 /** The reason that `work` is refused with; null when it is not. Anything but `model_invalid` fails the test. */
@@ -77,6 +79,8 @@ const expensive: readonly (readonly [what: string, Format, Buffer])[] = [
   ['keys that are numbers', 'configJson', Buffer.from(map(times(90_000, (index) => `"${String(index * 40_000)}":0`)))],
   ['objects', 'configJson', Buffer.from(`{"a":[${Array(340_000).fill('{}').join()}]}`)],
   ['numbers', 'configJson', Buffer.from(`{"a":[${Array(99_000).fill('1.5').join()}]}`)],
+  ['keys', 'codeNames', Buffer.from(map(times(110_000, (index) => `"${name(index)}":0`)))],
+  ['objects', 'codeNames', Buffer.from(`{"a":[${Array(340_000).fill('{}').join()}]}`)],
   ['a text', 'configJson', Buffer.from(`{"a":"${'\\n'.repeat(500_000)}"}`)],
   ['brackets', 'configJson', Buffer.from('['.repeat(1_048_576))],
   ['space', 'configJson', Buffer.alloc(1_048_576, 32)],
@@ -112,6 +116,7 @@ t.test('fuzz: any bytes give a value or model_invalid', async (t) => {
     ggufHeader: encodeHeader(randomModel()),
     safetensorsHeader: safetensorsBytes({ a: { dtype: 'F32', shape: [4], data_offsets: [0, 16] }, b: { dtype: 'F32', shape: [4], data_offsets: [16, 32] }, __metadata__: { format: 'pt' } }),
     safetensorsIndex: Buffer.from(JSON.stringify({ metadata: { total_size: 5 }, weight_map: { a: 'x.safetensors', b: 'y.safetensors' } })),
+    codeNames: Buffer.from(JSON.stringify({ a: [1, { auto_map: null }], auto_map: { AutoModel: 'x.Y' } })),
     configJson: Buffer.from(JSON.stringify({ a: [1, -2.5e3, null, true, { b: 'ü' }], text_config: {} })),
   };
   for (const [format, read] of Object.entries(readers) as readonly (readonly [Format, (bytes: Uint8Array) => unknown])[]) {

@@ -168,6 +168,11 @@ t.test('every rule has its own error, and refuses before any weight is asked for
     ['auto_map', 'remote_code_refused', /auto_map in config\.json/, transformersModel({ ...config({ auto_map: { AutoModel: 'modeling.X' } }), more: [small('modeling.py', '')] })],
     ['nested auto_map', 'remote_code_refused', /text_config\.0\.auto_map/, transformersModel(config({ text_config: [{ auto_map: {} }] }))],
     ['auto_map elsewhere', 'remote_code_refused', /auto_map in tokenizer_config\.json/, transformersModel({ more: [small('tokenizer_config.json', '{"auto_map":{"AutoTokenizer":["x.Y",null]}}')] })],
+    ...['processor_config.json', 'preprocessor_config.json', 'video_preprocessor_config.json', 'generation_config.json', 'added_tokens.json', 'special_tokens_map.json', 'hf_quant_config.json', 'chat_template.json', 'tokenizer_more.json', 'processor.json']
+      .map((path): readonly [string, ErrorCode, RegExp, readonly HubFile[]] => ['auto_map elsewhere', 'remote_code_refused', new RegExp(`a\\.0\\.auto_map in ${path.replace('.', '\\.')}`), transformersModel({ more: [small(path, '{"a":[{"auto_map":{"AutoProcessor":"processing_x.X"}}]}'), small('processing_x.py', 'x')] })]),
+    ['auto_map spelled by escapes', 'remote_code_refused', /auto_map in processor_config\.json/, transformersModel({ more: [small('processor_config.json', '{"\\u0061uto\\u005fmap":"x.Y"}')] })],
+    ['auto_map twice', 'remote_code_refused', /auto_map in processor_config\.json/, transformersModel({ more: [small('processor_config.json', '{"auto_map":null,"auto_map":["x.Y"]}')] })],
+    ['no JSON', 'model_config_invalid', /processor_config\.json/, transformersModel({ more: [small('processor_config.json', '{"auto_map')] })],
     ['R141', 'weights_layout_invalid', /names "b\.safetensors", which the repository does not have/, transformersModel(indexed({ a: 'b.safetensors' }))],
     ['R141', 'weights_layout_invalid', /empty/, transformersModel(indexed({}))],
     ['R141', 'weights_layout_invalid', /2 lie in its root/, [...transformersModel({ shards: {} }), large('a.safetensors', safetensors({ a: 8 })), large('b.safetensors', safetensors({ b: 8 }))]],
@@ -180,6 +185,17 @@ t.test('every rule has its own error, and refuses before any weight is asked for
     t.match(await refused(`o/m${String(index)}`), { code, message }, `${rule}: ${code}`);
     t.ok(asked('.safetensors') === 0 && asked('.bin') === 0, 'no byte of a weight was asked for');
   }
+});
+
+t.test('auto_map that names nothing, or stands where nothing is brought from, refuses nobody', async (t) => {
+  const { hub, inspect } = await scene(t);
+  const tokens = Object.fromEntries(Array.from({ length: 60_000 }, (_, index) => [String(index), { content: `<|${String(index)}|>`, lstrip: false }]));
+  hub.publish('o/m', transformersModel({ more: [
+    small('tokenizer_config.json', JSON.stringify({ auto_map: null, added_tokens_decoder: tokens, note: 'auto_map' })), small('other/config.json', '{"auto_map":{"AutoModel":"x.Y"}}'), small('README.md', 'auto_map'), small('modeling_x.py', 'x'),
+  ] }));
+  const { files } = await inspect('o/m');
+  t.ok(files.some(({ path }) => path === 'tokenizer_config.json'), 'a table of sixty thousand tokens is no obstacle');
+  t.notOk(files.some(({ path }) => /\.py$|^other/.test(path)));
 });
 
 t.test('R135 R136: the budget counts what is needed, a finding refuses, an unfinished scan does not', async (t) => {

@@ -105,13 +105,12 @@ export class JsonScanner {
   value(): JsonValue {
     if (++this.#values > valuesMax) throw this.fault(`its JSON has more than ${String(valuesMax)} values`);
     const first = this.#peek();
-    if (first === byte.quote) return this.text();
     if (first === byte.listOpen) {
       const items: JsonValue[] = [];
       this.array(() => void items.push(this.value()));
       return items;
     }
-    if (first !== byte.open) return this.#scalar();
+    if (first !== byte.open) return this.scalar();
     const fields = new Map<string, JsonValue>();
     this.object((key) => {
       if (fields.has(key)) throw this.fault(`its JSON has the key ${JSON.stringify(key.slice(0, 200))} twice`);
@@ -119,6 +118,17 @@ export class JsonScanner {
       fields.set(key, this.value());
     });
     return Object.fromEntries(fields);
+  }
+
+  /** What comes next: something for `object`, for `array`, or for `scalar`. */
+  next(): 'object' | 'array' | 'scalar' {
+    const first = this.#peek();
+    return first === byte.open ? 'object' : first === byte.listOpen ? 'array' : 'scalar';
+  }
+
+  /** A text, a number, a truth or null. */
+  scalar(): JsonValue {
+    return this.#peek() === byte.quote ? this.text() : this.#scalar();
   }
 
   /** Nothing may follow but white space. */

@@ -5,6 +5,7 @@
  */
 import { LeaseholdError, type Limits } from '../../../protocol/index.js';
 import { unusableReason } from '../formats/fault.js';
+import type { ByteSource } from '../formats/source.js';
 import type { HubClient } from '../hub/client.js';
 import { HubFileSource } from '../hub/file-source.js';
 import { FileGone } from '../hub/refusal.js';
@@ -16,7 +17,7 @@ import type { Reading } from '../reading/reading.js';
 import { isCommit, type HubReference } from '../reference.js';
 import { architectureOf, contextTokensOf, dtypeOf, quantizationOf, remoteCodeIn, type Config } from './facts.js';
 import { chooseGguf, ggufChoices, inspectGguf, projectorFor } from './gguf.js';
-import { assetsOf, checkListing } from './listing.js';
+import { assetsOf, checkListing, isAsset } from './listing.js';
 import { checkHeaders, requireSafetensors, weightBytesWithin, weightsLayout, type OpenFile } from './safetensors.js';
 
 export interface InspectTools {
@@ -41,8 +42,10 @@ export interface Inspection {
   readonly projector: RepositoryFile | null;
 }
 
-/** Files besides config.json that may name code of the repository's own. */
-const codeNamers = /^(tokenizer_config|processor_config|preprocessor_config|video_preprocessor_config|generation_config)\.json$/;
+/** What may name code, besides config.json: every JSON file that would be brought, but for tables of tokens. What is not brought names nothing. */
+function mayNameCode(path: string): boolean {
+  return path.endsWith('.json') && isAsset(path) && path !== 'config.json' && !/^(tokenizer|vocab[^/]*)\.json$/.test(path);
+}
 
 /** Rejects with the code of the first rule that the repository breaks. Of a commit that vanishes meanwhile, one more is asked for. */
 export async function inspectReference(tools: InspectTools, reference: HubReference, options: InspectOptions = {}): Promise<Inspection> {
@@ -81,7 +84,7 @@ async function inspectAsSafetensors({ reading, policy, limits }: Omit<InspectToo
   const layout = await weightsLayout(open, reading, repository);
   const artifactBytes = weightBytesWithin(repository, layout.files, limits.modelWeightsBytesMax);
   requireUnflagged(repository);
-  const config = await readConfig(open, reading, repository, 'config.json');
+  const config = await readJson(repository, 'config.json', open, (source) => reading.configJson(source));
   const architecture = architectureOf(config, name);
   const facts = { advertisedContextTokens: contextTokensOf(config, name), dtype: dtypeOf(config, name), quantization: quantizationOf(config) };
   const assets = assetsOf(repository, limits);
@@ -112,18 +115,17 @@ function requireUnflagged({ name, security: { flagged } }: Repository): void {
 
 async function refuseRemoteCode(open: OpenFile, reading: Reading, repository: Repository, config: Config): Promise<void> {
   const { name, files } = repository;
-  const namers = files.filter(({ path }) => codeNamers.test(path));
-  const read = await Promise.all(namers.map(async ({ path }) => [path, await readConfig(open, reading, repository, path)] as const));
-  for (const [path, each] of [['config.json', config] as const, ...read]) {
-    const found = remoteCodeIn(each);
+  const namers = files.filter(({ path }) => mayNameCode(path));
+  const read = await Promise.all(namers.map(async ({ path }) => [path, await readJson(repository, path, open, (source) => reading.codeNames(source))] as const));
+  for (const [path, found] of [['config.json', remoteCodeIn(config)] as const, ...read]) {
     if (found !== null) throw new LeaseholdError('remote_code_refused', { repository: name, found: `${found} in ${path}` });
   }
 }
 
-async function readConfig(open: OpenFile, reading: Reading, repository: Repository, path: string): Promise<Config> {
+async function readJson<T>(repository: Repository, path: string, open: OpenFile, read: (source: ByteSource) => Promise<T>): Promise<T> {
   const file = repository.files.find((each) => each.path === path);
   try {
-    return await reading.configJson(open(file ?? { path, sizeBytes: null, sha256: null, gitSha1: null }));
+    return await read(open(file ?? { path, sizeBytes: null, sha256: null, gitSha1: null }));
   } catch (error) {
     const reason = unusableReason(error);
     if (reason === null) throw error;

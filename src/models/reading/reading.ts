@@ -28,6 +28,8 @@ export interface Reading {
   safetensorsHeader(source: ByteSource, signal?: AbortSignal): Promise<SafetensorsHeader>;
   safetensorsIndex(source: ByteSource, signal?: AbortSignal): Promise<SafetensorsIndex>;
   configJson(source: ByteSource, signal?: AbortSignal): Promise<JsonObject>;
+  /** Where a JSON file names code (`auto_map`); null: nowhere. */
+  codeNames(source: ByteSource, signal?: AbortSignal): Promise<string | null>;
   /** Ends the threads; what is being read is rejected. */
   close(): Promise<void>;
 }
@@ -40,6 +42,7 @@ export function createReading(options: ReadingOptions = {}): Reading {
     safetensorsHeader: read('safetensors'),
     safetensorsIndex: read('index'),
     configJson: read('config'),
+    codeNames: read('code names'),
     close: () => pool.close(),
   };
 }

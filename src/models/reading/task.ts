@@ -1,7 +1,7 @@
 /** What goes into a thread and comes back. */
 import type { MessagePort } from 'node:worker_threads';
 
-export const formats = ['gguf', 'safetensors', 'index', 'config'] as const;
+export const formats = ['gguf', 'safetensors', 'index', 'config', 'code names'] as const;
 export type Format = (typeof formats)[number];
 
 /** The thread asks for ranges through `port`: the source stays where its socket or file is. */

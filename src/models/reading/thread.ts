@@ -1,5 +1,6 @@
 /** Runs in a piscina thread: one file's header, read through the port. */
 import type { MessagePort } from 'node:worker_threads';
+import { codeNamesBytesMax, findCodeNames } from '../formats/code-names.js';
 import { readConfigJson, configBytesMax } from '../formats/config-json.js';
 import { unusableFile, unusableReason } from '../formats/fault.js';
 import { readGgufHeader } from '../formats/gguf-header.js';
@@ -12,6 +13,7 @@ const readers: Readonly<Record<Format, (source: ByteSource) => Promise<unknown>>
   gguf: readGgufHeader,
   safetensors: readSafetensorsHeader,
   index: async (source) => readSafetensorsIndex(await whole(source, indexBytesMax), source.name),
+  'code names': async (source) => findCodeNames(await whole(source, codeNamesBytesMax), source.name),
   config: async (source) => readConfigJson(await whole(source, configBytesMax), source.name),
 };
 
