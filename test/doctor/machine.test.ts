@@ -51,6 +51,7 @@ t.test('program', async (t) => {
   t.match(await findingBy(scene, 'program.mount'), { verdict: 'problem', found: /tmpfs at .*noexec/, advice: /remount,exec/ });
   t.match(await findingBy(fixtureScene(join(folder, 'mac'), { platform: { name: 'darwin', wsl: false, firstPidNamespace: true } }), 'program.platform'), { verdict: 'warning', found: /it lacks NVML/ });
   t.match(await findingBy(fixtureScene(join(folder, 'here')), 'program.package'), { found: /^\d+\.\d+\.\d+ at / });
+  t.match(await findingBy(fixtureScene(join(folder, 'here')), 'program.fingerprint'), { verdict: 'ok', found: /^[0-9a-f]{64}, compatibility policy 1$/ });
 });
 
 t.test('files of /proc', async (t) => {

@@ -6,7 +6,8 @@ import { deviceNotes } from '../../../broker/devices/index.js';
 import { supervisorNotes } from '../../../broker/supervisor/index.js';
 import { formatMs } from '../../cli/terminal/size-format.js';
 import type { Check } from '../check.js';
-import { assess, ok, problem, warning, type Found } from '../finding.js';
+import { fingerprintOf, readRuntimeFacts } from '../../runtime-fingerprint.js';
+import { assess, notApplicable, ok, problem, warning, type Found } from '../finding.js';
 import { mountOf, readMounts } from '../machine/mounts.js';
 import type { Scene } from '../scene.js';
 
@@ -93,6 +94,17 @@ const dependenciesCheck: Check = {
   },
 };
 
+const fingerprintCheck: Check = {
+  id: 'program.fingerprint',
+  title: 'Fingerprint',
+  async run(scene) {
+    const seen = await scene.configuration();
+    if (seen.kind === 'refused') return notApplicable('a configuration that is refused is part of none');
+    const facts = await readRuntimeFacts(scene, seen.config.options);
+    return ok(`${fingerprintOf(facts)}, compatibility policy ${String(facts.policyVersion)}`);
+  },
+};
+
 /** Native parts of packages are mapped for execution from where they lie. */
 const mountCheck: Check = {
   id: 'program.mount',
@@ -107,7 +119,7 @@ const mountCheck: Check = {
   },
 };
 
-export const programChecks: readonly Check[] = [nodeCheck, platformCheck, packageCheck, dependenciesCheck, mountCheck];
+export const programChecks: readonly Check[] = [nodeCheck, platformCheck, packageCheck, dependenciesCheck, fingerprintCheck, mountCheck];
 
 async function readPackage({ packageRoot }: Scene): Promise<Package> {
   return JSON.parse(await readFile(join(packageRoot, 'package.json'), 'utf8')) as Package;

@@ -8,7 +8,7 @@ class Float {
   constructor(readonly value: number) {}
 }
 
-type Canonical = string | number | boolean | Float | readonly Canonical[] | { readonly [key: string]: Canonical };
+export type Canonical = null | string | number | boolean | Float | readonly Canonical[] | { readonly [key: string]: Canonical };
 
 /**
  * The digest's input. The limits are constants of the policy and its version stands for them; a profile with another one
@@ -58,7 +58,13 @@ export function roundToTenth(value: number): number {
   return (Number(whole) * 10 + tenth + (up ? 1 : 0)) / 10;
 }
 
+/** As the sources print it: keys in order of code points, no space, ASCII alone. */
+export function canonicalJson(value: Canonical): string {
+  return print(value);
+}
+
 function print(value: Canonical): string {
+  if (value === null) return 'null';
   if (value instanceof Float) return Number.isInteger(value.value) ? `${String(value.value)}.0` : String(value.value);
   if (typeof value === 'string') return quote(value);
   if (typeof value !== 'object') return String(value);
