@@ -13,8 +13,10 @@ export const defaultLimits = {
   preAuthFrameBytesMax: 4 * 1024,
   /** A connection that has not said a valid `hello` by then is closed. */
   helloTimeoutMs: 10_000,
-  /** Connections that have not said hello yet, at most; the oldest is dropped for a new one. */
+  /** Connections that have not said hello yet, at most; the longest silent are dropped for new ones. */
   preAuthConnectionsMax: 64,
+  /** A connection that came less than this ago is not dropped for a new one, as long as there are places for sessions. */
+  helloPatienceMs: 1_000,
   /** Open sessions of holders and clients; workers come on top of them (`workersMax`). On a worker: open callers. */
   sessionsMax: 1_024,
   /** Requests one peer may have open on one connection. */

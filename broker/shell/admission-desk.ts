@@ -3,13 +3,15 @@
  * little time, few of them, and a rejected one costs the genuine one nothing.
  */
 import { LeaseholdError, protocolVersion, type ControlMessage, type Limits } from '../../protocol/index.js';
-import { HeldTotal, openChannel, type ByteStream, type Channel } from '../../protocol/node/index.js';
+import { Anteroom, HeldTotal, openChannel, type ByteStream, type Channel } from '../../protocol/node/index.js';
 
 type Hello = Extract<ControlMessage, { type: 'hello' }>;
 
 export interface Desk {
   /** Checks the hello; returns who takes the peer over from here, or throws why it is refused. */
   admit(hello: Hello, stream: ByteStream, channel: Channel<'control'>): Resident;
+  /** How many more sessions of holders and clients there may be. */
+  freePlaces(): number;
 }
 
 /** What an admitted peer's channel is wired to. */
@@ -22,14 +24,14 @@ export class AdmissionDesk {
   readonly #limits: Limits;
   readonly #desk: Desk;
   readonly #total: HeldTotal;
-  /** Not yet admitted, oldest first. */
-  readonly #waiting = new Set<Channel<'control'>>();
+  readonly #waiting: Anteroom<Channel<'control'>>;
   #closed = false;
 
   constructor(limits: Limits, desk: Desk) {
     this.#limits = limits;
     this.#desk = desk;
     this.#total = new HeldTotal(limits.heldTotalBytesMax);
+    this.#waiting = new Anteroom({ limits, freePlaces: () => desk.freePlaces() });
   }
 
   /** Takes a fresh connection. The channel itself allows it only small frames and helloTimeoutMs until it is welcomed. */
@@ -46,14 +48,13 @@ export class AdmissionDesk {
           else resident = this.#hello(message, stream, channel);
         },
         onClose: (error) => {
-          this.#waiting.delete(channel);
+          this.#waiting.leave(channel);
           resident?.onClose(error);
         },
       },
     });
-    this.#waiting.add(channel);
     if (this.#closed) channel.destroy(shuttingDown());
-    else this.#dropOldest();
+    else this.#waiting.enter(channel);
   }
 
   get closed(): boolean {
@@ -63,7 +64,7 @@ export class AdmissionDesk {
   /** From now on nobody is admitted. */
   close(): void {
     this.#closed = true;
-    for (const channel of this.#waiting) channel.destroy(shuttingDown());
+    for (const channel of [...this.#waiting]) channel.destroy(shuttingDown());
   }
 
   #hello(message: ControlMessage, stream: ByteStream, channel: Channel<'control'>): Resident | null {
@@ -76,18 +77,12 @@ export class AdmissionDesk {
       }
       checkUid(stream);
       const resident = this.#desk.admit(message, stream, channel);
-      this.#waiting.delete(channel);
+      this.#waiting.leave(channel);
       return resident;
     } catch (error) {
       channel.destroy(LeaseholdError.from(error));
       return null;
     }
-  }
-
-  #dropOldest(): void {
-    if (this.#waiting.size <= this.#limits.preAuthConnectionsMax) return;
-    const [oldest] = this.#waiting;
-    oldest?.destroy(new LeaseholdError('too_many_sessions', { limit: this.#limits.preAuthConnectionsMax }));
   }
 }
 

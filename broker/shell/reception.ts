@@ -54,12 +54,16 @@ export class Reception implements Desk {
     this.#options = options;
   }
 
+  freePlaces(): number {
+    return this.#options.limits.sessionsMax - this.#options.sessions.peers;
+  }
+
   admit(hello: Hello, stream: ByteStream, channel: Channel<'control'>): Resident {
     verifyHello(this.#options.secret, hello);
     // One whose old connection has not been seen to end takes its own place.
     const isBackInTime = hello.resume !== null && this.#options.sessions.get(hello.resume) !== undefined;
     // Workers were started by us, and workersMax bounds them: whoever else is here never keeps them out.
-    if (hello.role !== 'worker' && !isBackInTime && this.#options.sessions.peers >= this.#options.limits.sessionsMax) {
+    if (hello.role !== 'worker' && !isBackInTime && this.freePlaces() <= 0) {
       throw new LeaseholdError('too_many_sessions', { limit: this.#options.limits.sessionsMax });
     }
     const pid = stream.peerPid ?? hello.pid;

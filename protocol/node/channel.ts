@@ -368,7 +368,9 @@ class StreamChannel<P extends Plane> implements Channel<P>, Holding {
   // ── Ending ─────────────────────────────────────────────────────────────
 
   #awaitHello(limitMs: number): void {
-    this.#helloTimer = setTimeout(() => this.destroy(new LeaseholdError('hello_timeout', { limitMs })), limitMs);
+    // Judged after the loop has read once more: what came while it was busy came in time.
+    const judge = (): void => { if (this.#helloTimer !== null) this.destroy(new LeaseholdError('hello_timeout', { limitMs })); };
+    this.#helloTimer = setTimeout(() => { setImmediate(judge); }, limitMs);
   }
 
   /** True when the peer may be told, and was. */

@@ -1,4 +1,5 @@
 /** The wire on Node: sockets, memory pairs, the codec, channels, proofs. */
+export * from './anteroom.js';
 export * from './authenticate.js';
 export * from './channel.js';
 export type * from './channel-types.js';

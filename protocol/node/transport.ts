@@ -14,6 +14,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { chmodSync, lstatSync, renameSync, rmSync } from 'node:fs';
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Server as NetServer, Socket } from 'node:net';
 import { isMainThread } from 'node:worker_threads';
 import { IPCModule } from 'node-ipc';
@@ -240,12 +241,32 @@ class Connections {
   }
 }
 
+/** Pauses between two attempts where more want to connect at once than the system lets wait. */
+const crowdedPauseMs = 5;
+const crowdedPauseMsMax = 250;
+
 /**
  * One connection to the socket at `path`. Rejects with `connect_failed` when
- * nobody answers there within `timeoutMs`, or `socket_path_too_long`.
+ * nobody answers there within `timeoutMs`, or `socket_path_too_long`. A crowd
+ * before it (EAGAIN: its backlog is full) is waited for as long.
  */
 export async function connect(options: ConnectOptions): Promise<ByteStream> {
   checkSocketPath(options.path);
+  const giveUpMs = performance.now() + options.timeoutMs;
+  for (let pauseMs = crowdedPauseMs; ; pauseMs = Math.min(crowdedPauseMsMax, 2 * pauseMs)) {
+    try {
+      return await connectOnce(options, Math.max(1, giveUpMs - performance.now()));
+    } catch (error) {
+      const isCrowded = error instanceof LeaseholdError && error.details['reason'] === 'EAGAIN';
+      // Not all of a crowd at the same moment again.
+      const thisPauseMs = pauseMs * (1 + Math.random());
+      if (!isCrowded || performance.now() + thisPauseMs >= giveUpMs) throw error;
+      await pause(thisPauseMs);
+    }
+  }
+}
+
+async function connectOnce(options: ConnectOptions, timeoutMs: number): Promise<ByteStream> {
   const ipc = quietIpc();
   const id = 'peer';
   ipc.connectTo(id, socketAddress(options.path));
@@ -253,7 +274,7 @@ export async function connect(options: ConnectOptions): Promise<ByteStream> {
   if (client === undefined) throw new LeaseholdError('internal', { reason: 'node-ipc made no client' });
   const socket = client.socket;
   try {
-    await connected(client, options.timeoutMs);
+    await connected(client, timeoutMs);
   } catch (error) {
     ipc.disconnect(id);
     const code = (error as NodeJS.ErrnoException).code;
@@ -266,7 +287,7 @@ type Client = NonNullable<IPCModule['of'][string]>;
 
 function connected(client: Client, timeoutMs: number): Promise<void> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`no answer within ${String(timeoutMs)} ms`)), timeoutMs);
+    const timer = setTimeout(() => reject(new Error(`no answer within ${String(Math.round(timeoutMs))} ms`)), timeoutMs);
     client.on('connect', () => {
       clearTimeout(timer);
       takeOver(client.socket);

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { startHost, type Host } from '../integration/host-process.js';
 import { MiB, carriers, eager, engine, folder, keyOf, lives, open, quick, refusal, scripted, socketsIn, until, workerPid } from '../integration/support.js';
-import type { LeaseholdError } from '../../protocol/index.js';
+import { defaultLimits, type LeaseholdError } from '../../protocol/index.js';
 import { createOrchestrator, type BrokerChange, type LedgerState, type OrchestratorOptions } from '../../src/orchestrator/index.js';
 
 const talks = scripted({ weightsBytes: 4 * MiB, text: 'word ', textTimes: 400, tokenCharacters: 5, tokensPerSecond: 100 });
@@ -48,6 +48,16 @@ t.test('B85: kill -9 of the host: workers and grandchildren end with it, and the
   const next = await open(t, given(stateFolder));
   t.strictSame(socketsIn(stateFolder), ['broker.sock'], 'and the next owner has cleared them away');
   t.equal((await next.generate('brief', 'hello').result()).text, 'brief');
+});
+
+t.test('a crowd of callers that comes to a broker and to one worker at the same moment is served to the last', async (t) => {
+  const stateFolder = folder(t);
+  const owner = await open(t, given(stateFolder));
+  await owner.load('brief');
+  const crowd = await Promise.all(Array.from({ length: 3 * defaultLimits.preAuthConnectionsMax }, () => createOrchestrator({ stateFolder, broker: 'attach' })));
+  t.teardown(() => Promise.all(crowd.map((each) => each.close())));
+  const answers = await Promise.all(crowd.map((each) => each.generate('brief', 'hello').result()));
+  t.ok(answers.every(({ text }) => text === 'brief'));
 });
 
 t.test('another process attaches to a broker that runs, sees its models, and leaves it as it was', async (t) => {

@@ -203,6 +203,23 @@ t.test('a listener in a folder that is not there, and a connection to nobody, ar
   await t.rejects(connect({ path, ...limit }), { code: 'connect_failed' });
 });
 
+t.test('a listener whose backlog is full is waited for, and no longer than may be', { skip: process.platform === 'linux' ? false : 'the backlog is told by EAGAIN on Linux' }, async (t) => {
+  const path = join(socketFolder(t), 'crowded.sock');
+  const script = `require('node:net').createServer(() => undefined).listen({ path: ${JSON.stringify(path)}, backlog: 2 }, () => process.stdout.write('up'))`;
+  const child = spawn(process.execPath, ['-e', script], { stdio: ['ignore', 'pipe', 'inherit'] });
+  t.teardown(() => { child.kill('SIGKILL'); });
+  await once(child.stdout, 'data');
+  child.kill('SIGSTOP');
+  const crowd = Array.from({ length: 20 }, () => netConnect(path));
+  t.teardown(() => { for (const socket of crowd) socket.destroy(); });
+  const codes = await Promise.all(crowd.map((socket) => new Promise((resolve) => { socket.on('connect', () => { resolve('connected'); }).on('error', (error: NodeJS.ErrnoException) => { resolve(error.code); }); })));
+  t.ok(codes.includes('EAGAIN'), 'it is full');
+  await t.rejects(connect({ path, timeoutMs: 60 }), { code: 'connect_failed', details: { reason: 'EAGAIN' } });
+  const patient = connect({ path, timeoutMs: 30_000 });
+  child.kill('SIGCONT');
+  (await patient).destroy();
+});
+
 t.test('a close ends all connections of the listener, and each end hears of it', async (t) => {
   const path = join(socketFolder(t), 's');
   const listener = await listen({ path, onConnection: (stream) => { stream.onData(() => undefined); } });

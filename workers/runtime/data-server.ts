@@ -4,7 +4,7 @@
  * connection. A caller that stops reading stops only its own calls.
  */
 import { LeaseholdError, type DataMessage, type Limits } from '../../protocol/index.js';
-import { HeldTotal, errorMessage, listen, openChannel, verifyTicket, type ByteStream, type Channel, type Listener } from '../../protocol/node/index.js';
+import { Anteroom, HeldTotal, errorMessage, listen, openChannel, verifyTicket, type ByteStream, type Channel, type Listener } from '../../protocol/node/index.js';
 import type { Call, CallRequest } from './call.js';
 import { nowUs } from './clock.js';
 import type { CallerLink } from './outbox.js';
@@ -25,7 +25,7 @@ const congestedBytes = 1024 * 1024;
 
 export class DataServer {
   readonly #options: DataServerOptions;
-  readonly #waiting = new Set<Caller>();
+  readonly #waiting: Anteroom<Caller>;
   readonly #callers = new Set<Caller>();
   readonly #total: HeldTotal;
   #listener: Listener | null = null;
@@ -34,6 +34,7 @@ export class DataServer {
   constructor(options: DataServerOptions) {
     this.#options = options;
     this.#total = new HeldTotal(options.limits.heldTotalBytesMax);
+    this.#waiting = new Anteroom({ limits: options.limits, freePlaces: () => this.#freePlaces });
   }
 
   async listen(path: string): Promise<void> {
@@ -59,19 +60,21 @@ export class DataServer {
     const caller: Caller = new Caller(stream, {
       ...this.#options,
       total: this.#total,
+      hasPlace: () => this.#freePlaces > 0,
       onOpened: () => {
-        this.#waiting.delete(caller);
+        this.#waiting.leave(caller);
         this.#callers.add(caller);
       },
       onClosed: () => {
-        this.#waiting.delete(caller);
+        this.#waiting.leave(caller);
         this.#callers.delete(caller);
       },
     });
-    this.#waiting.add(caller);
-    const { preAuthConnectionsMax, sessionsMax } = this.#options.limits;
-    if (this.#waiting.size > preAuthConnectionsMax) [...this.#waiting][0]?.refuse(new LeaseholdError('too_many_sessions', { limit: preAuthConnectionsMax }));
-    else if (this.#callers.size >= sessionsMax) caller.refuse(new LeaseholdError('too_many_sessions', { limit: sessionsMax }));
+    this.#waiting.enter(caller);
+  }
+
+  get #freePlaces(): number {
+    return this.#options.limits.sessionsMax - this.#callers.size;
   }
 
   async close(): Promise<void> {
@@ -83,6 +86,8 @@ export class DataServer {
 
 interface CallerOptions extends DataServerOptions {
   readonly total: HeldTotal;
+  /** False: as many callers are open as there may be. */
+  readonly hasPlace: () => boolean;
   readonly onOpened: () => void;
   readonly onClosed: () => void;
 }
@@ -121,7 +126,7 @@ class Caller implements CallerLink {
     this.#channel.send(message);
   }
 
-  refuse(error: LeaseholdError): void {
+  destroy(error: LeaseholdError): void {
     this.#channel.destroy(error);
   }
 
@@ -153,9 +158,10 @@ class Caller implements CallerLink {
   }
 
   #opened(message: Open): void {
-    const { key, generation, limits } = this.#options;
+    const { key, generation, limits, hasPlace } = this.#options;
     try {
       verifyTicket(key, message.ticket, { caller: message.caller, generation, nowUs: nowUs() });
+      if (!hasPlace()) throw new LeaseholdError('too_many_sessions', { limit: limits.sessionsMax });
     } catch (error) {
       const refused = LeaseholdError.from(error);
       this.#options.log('a caller was refused', { caller: message.caller, reason: refused.message });

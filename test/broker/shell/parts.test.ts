@@ -79,7 +79,7 @@ t.test('R66: the system’s word for who the peer is counts before any proof, an
   const ours = process.getuid?.() ?? 0;
   for (const [uid, theirs] of [[ours + 1, String(ours + 1)], [null, 'unknown']] as const) {
     let admitted = 0;
-    const desk = new AdmissionDesk(defaultLimits, { admit: () => { admitted += 1; throw new Error('nobody is to come so far'); } });
+    const desk = new AdmissionDesk(defaultLimits, { freePlaces: () => 1, admit: () => { admitted += 1; throw new Error('nobody is to come so far'); } });
     const [brokerEnd, peerEnd] = memoryPair('control');
     Object.defineProperty(brokerEnd, 'peerUid', { value: uid });
     desk.receive(brokerEnd);
