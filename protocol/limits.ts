@@ -129,6 +129,16 @@ export const defaultLimits = {
   /** Explain records kept. */
   explainRecordsMax: 10_000,
 
+  // Thrash
+  /** How far back a card is looked at: loads of models that were put away to make room within this are turns. */
+  thrashWindowMs: 120_000,
+  /** Above this share of that time spent on such loads a card thrashes, */
+  thrashBeginsPercent: 30,
+  /** and below this one it does no longer. */
+  thrashEndsPercent: 10,
+  /** While it thrashes, loading may take this share of the time where calls queue for what is loaded: it stays that long. 100: it is named only. */
+  thrashDampedPercent: 20,
+
   // Data plane
   /** Tokens a worker may send ahead of its reader's credits. */
   creditTokensMax: 4_096,
@@ -225,6 +235,8 @@ export const limitRelations: readonly LimitRelation[] = [
   relation(['grantConfirmMs', 'requestDeadlineMs'], 'grantConfirmMs < requestDeadlineMs', (l) => l.grantConfirmMs < l.requestDeadlineMs),
   relation(['grantConfirmMs', 'loadTimeoutMs'], 'grantConfirmMs < loadTimeoutMs', (l) => l.grantConfirmMs < l.loadTimeoutMs),
   relation(['backoffFirstMs', 'backoffLastMs'], 'backoffFirstMs <= backoffLastMs', (l) => l.backoffFirstMs <= l.backoffLastMs),
+  relation(['thrashEndsPercent', 'thrashBeginsPercent'], 'thrashEndsPercent <= thrashBeginsPercent', (l) => l.thrashEndsPercent <= l.thrashBeginsPercent),
+  relation(['thrashEndsPercent', 'thrashDampedPercent'], 'thrashEndsPercent <= thrashDampedPercent', (l) => l.thrashEndsPercent <= l.thrashDampedPercent),
   relation(['stageHeartbeatMs', 'stageHolderSilentMs'], 'stageHeartbeatMs * 3 <= stageHolderSilentMs', (l) => l.stageHeartbeatMs * 3 <= l.stageHolderSilentMs),
   relation(['residencyFlushMs', 'heartbeatIntervalMs', 'heartbeatMissesMax'], 'residencyFlushMs < heartbeatIntervalMs * heartbeatMissesMax', (l) => l.residencyFlushMs < l.heartbeatIntervalMs * l.heartbeatMissesMax),
 ];

@@ -107,7 +107,9 @@ export type PublishedName =
   | 'foreign_changed'
   | 'yielded'
   | 'host_growth'
-  | 'backing_off';
+  | 'backing_off'
+  | 'thrashing'
+  | 'thrash_ended';
 
 export type EffectType = Effect['type'];
 export type { RequestClass };

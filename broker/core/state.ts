@@ -12,6 +12,7 @@ import type { EvictRequest, Gang, GangRefusal, Waiter } from './state-requests.j
 import type { CoreOptions } from './options.js';
 import type { Timers } from './timers.js';
 import type { Gaps, Pace } from './eviction/use-forecast.js';
+import type { Reloads } from './thrash/reloads.js';
 
 export type ChargeKind = 'lease' | 'floor' | 'residue' | 'returning';
 
@@ -192,6 +193,7 @@ export interface Card {
   forming: string | null;
   /** Grows whenever a victim may have become possible; a plan that failed is not tried again before. */
   planEpoch: number;
+  readonly reloads: Reloads;
   maxOverReserveBytes: number;
 }
 
@@ -306,6 +308,8 @@ export interface Lease {
   /** When its load last showed progress. */
   progressUs: number;
   loadedUs: number;
+  /** What its last load took, from its grant; 0: none is known. */
+  loadTookMs: number;
   lastUsedUs: number;
   lastUsedAtUs: number;
   strikes: number;

@@ -20,6 +20,7 @@ import { releaseOverdue, returningOverdue } from './ledger/residue.js';
 import type { Card, Core, Waiter } from './state.js';
 import { pursueStranded } from './gangs/stranded.js';
 import { terminate } from './processes/terminate.js';
+import { watchThrash } from './thrash/watch.js';
 import type { Timer } from './timers.js';
 import { ttlDue } from './eviction/ttl.js';
 import { endWaiter } from './requests/waiter.js';
@@ -46,6 +47,7 @@ export function onTicked(core: Core): void {
     if ((unconfirmed || waiting) && age >= core.options.limits.sampleIntervalMs * 1_000) wantSample(core, card, core.nowUs);
     publishSlowLeaving(core, card);
     retrySample(core, card);
+    watchThrash(core, card);
   }
   if (core.host !== null) tickHost(core, core.host);
 }

@@ -7,6 +7,7 @@ import { leavingMs } from './eviction/slow-leaving.js';
 import { waitText } from './requests/admission.js';
 import { positionOf } from './requests/queue.js';
 import { yieldView } from './cards/yield.js';
+import { thrashView } from './thrash/watch.js';
 
 /** The whole ledger at a moment (`atUs` only ages the samples). Costs a pass over everything; not for every step. */
 export function ledgerView(core: Core, atUs: number): LedgerView {
@@ -37,6 +38,7 @@ function cardView(core: Core, card: Card, nowUs: number): CardView {
     lost: card.lost === null ? null : { sinceMs: Math.floor((nowUs - card.lost.sinceAtUs) / 1_000), reason: card.lost.reason },
     yields: yieldView(core, card),
     closed: card.closedBy.size === 0 ? null : { sinceMs: msSince(core, card.closedSinceUs), waitsFor: [...card.closedBy] },
+    thrashing: thrashView(core, card),
   };
 }
 

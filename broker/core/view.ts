@@ -66,6 +66,20 @@ export interface CardView {
   readonly yields: YieldView | null;
   /** Nothing is granted there: these processes of an earlier broker have not said what they hold. Null: open. */
   readonly closed: { readonly sinceMs: number; readonly waitsFor: readonly string[] } | null;
+  /** Set while too much of its time goes into loading models again that were put away there for each other; null: it does not. */
+  readonly thrashing: ThrashView | null;
+}
+
+export interface ThrashView {
+  readonly sinceMs: number;
+  /** Of the last `windowMs`, the share in which such loads went on. */
+  readonly shareOfTime: number;
+  readonly windowMs: number;
+  /** Who takes turns: how often each was loaded again in that time, and what that took; the most first. */
+  readonly models: readonly { readonly model: string; readonly loads: number; readonly loadMs: number }[];
+  /** What would have to fit for all of them to stay, with everything else that is there; and what may be used of the card. */
+  readonly neededBytes: number;
+  readonly capacityBytes: number;
 }
 
 export interface WaiterView {

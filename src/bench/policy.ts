@@ -8,6 +8,7 @@
 import { percentilesOf, round } from './percentiles.js';
 import { leastReloadMs } from './policy/bound.js';
 import { crowdReload } from './policy/crowd.js';
+import { compareDamping, type Damping } from './policy/damping.js';
 import { expectedCost, greedyDualSizeFrequency, leastRecent, reloadMs } from './policy/replay.js';
 import { tracesOf, type Trace } from './policy/traces.js';
 
@@ -22,6 +23,10 @@ export interface PolicyFigures {
   readonly callers: number;
   /** Reload time over the bound by kind of trace, calls in order of arrival: what the choice alone can do. */
   readonly inOrder: Readonly<Record<string, PolicyRatios>>;
+  /** Reload time and 95th percentile of the waits where models take turns, with damping over without: the worst of all scenarios and classes. */
+  readonly worstReloadWithDamping: number;
+  readonly worstWaitWithDamping: number;
+  readonly damping: Readonly<Record<string, Damping>>;
 }
 
 export interface PolicyRatios {
@@ -30,7 +35,7 @@ export interface PolicyRatios {
   readonly greedyDual: number;
 }
 
-export const policyLimits = { worstRatioToBound: 1.25, worstRatioToLru: 1 };
+export const policyLimits = { worstRatioToBound: 1.25, worstRatioToLru: 1, worstReloadWithDamping: 1, worstWaitWithDamping: 1.1 };
 
 const seeds = [1, 2, 3, 4];
 const callers = 64;
@@ -54,12 +59,14 @@ export async function benchPolicy(): Promise<PolicyFigures> {
     worstRatioToBound = Math.max(worstRatioToBound, crowd.reloadMs / boundMs);
     for (const waitMs of crowd.waitsMs) waitsMs.push(waitMs);
   }
+  const { worstReload, worstWait, scenarios } = await compareDamping();
   const { p50, p99 } = percentilesOf(Float64Array.from(waitsMs));
   return {
     worstRatioToBound: round(worstRatioToBound),
     worstRatioToLru: round(Math.max(...[...sums.values()].map(({ ours, leastRecent: lru }) => ours / lru))),
     crowdWaitP50Ms: Math.round(p50), crowdWaitP99Ms: Math.round(p99), callers,
     inOrder: Object.fromEntries([...sums].map(([kind, { bound, ours, leastRecent: lru, greedyDual }]) => [kind, { ours: round(ours / bound), leastRecent: round(lru / bound), greedyDual: round(greedyDual / bound) }])),
+    worstReloadWithDamping: round(worstReload), worstWaitWithDamping: round(worstWait), damping: scenarios,
   };
 }
 

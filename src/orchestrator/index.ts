@@ -7,4 +7,4 @@ export type { BrokerChange, BrokerLoss, HostMemoryOptions, ModelOptions, Orchest
 export type * from './types.js';
 export type { EvictAnswer, EvictHandler, EvictOrder, HeldLease, HoldOptions, Measured } from '../client/index.js';
 export type { ExplainRecord, ExplainedVictim } from '../../broker/core/explain.js';
-export type { CardView, LeaseView, LedgerView, ProcessView, WaiterView } from '../../broker/core/view.js';
+export type { CardView, LeaseView, LedgerView, ProcessView, ThrashView, WaiterView } from '../../broker/core/view.js';

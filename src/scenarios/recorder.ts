@@ -43,6 +43,8 @@ export class Recorder {
   private readonly timesMs = new Map<string, number[]>();
   private readonly openedAtMs = new Map<string, number>();
   private readonly loadsOf = new Map<string, number>();
+  /** What loads took of models that had been loaded before. */
+  private reloadMs = 0;
   /** By process and model, and by its cards: a model over several is told as loaded on each, and was loaded once. */
   private readonly loadsIn = new Map<string, number>();
   private readonly timelines = new Map<string, { readonly card: CardView; readonly moments: CardMoment[] }>();
@@ -83,6 +85,7 @@ export class Recorder {
       case 'overshoot': this.count('overshoots'); break;
       case 'residue': this.count('residues'); break;
       case 'sample_lost': this.count('samplesLost'); break;
+      case 'thrashing': this.count('thrashes'); break;
       case 'process_ended': this.count('processesEnded'); break;
       default:
     }
@@ -132,6 +135,7 @@ export class Recorder {
       unfinished: this.calls.filter(({ end }) => end === null).length,
       overcommittedBytes: Math.max(0, this.overcommittedBytes), overshootBytes: Math.max(0, this.overshootBytes), oomRefusals: refusals,
       grants: 0, denials: 0, evictions: 0, loads: 0, spawns: 0, quarantines: 0, overshoots: 0, residues: 0, processesEnded: 0,
+      reloadMs: Math.round(this.reloadMs), thrashes: 0,
       reloads: [...this.loadsOf.values()].reduce((sum, loads) => sum + loads - 1, 0),
       utilisation: this.area.capacity === 0 ? 0 : round(this.area.charged / this.area.capacity),
       tookMs: Math.round(tookMs),
@@ -158,6 +162,7 @@ export class Recorder {
     if (loads > (this.loadsIn.get(hosted) ?? 0)) {
       this.loadsIn.set(hosted, loads);
       this.count('loads');
+      if (this.loadsOf.has(model)) this.reloadMs += typeof data['loadMs'] === 'number' ? data['loadMs'] : 0;
       this.loadsOf.set(model, (this.loadsOf.get(model) ?? 0) + 1);
     }
     this.close('handOverMs.load', key, atMs, null);

@@ -9,7 +9,7 @@ export function cardView(changes: Partial<CardView>): CardView {
   return {
     device, name: 'NVIDIA H200', kind: 'gpu', totalBytes: 48 * mebibyte, reserveBytes: 0, leasedBytes: 22 * mebibyte, floorBytes: 0, residueBytes: 0,
     returningBytes: 0, holdBytes: 0, foreignBytes: 0, sampledUsedBytes: 22.5 * mebibyte, sampleAgeMs: 120, truth: 'nvml', missing: null,
-    availableBytes: 26 * mebibyte, loadToken: null, forming: null, lost: null, yields: null, closed: null, ...changes,
+    availableBytes: 26 * mebibyte, loadToken: null, forming: null, lost: null, yields: null, closed: null, thrashing: null, ...changes,
   };
 }
 

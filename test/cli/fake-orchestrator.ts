@@ -126,7 +126,7 @@ export class FakeOrchestrator implements Orchestrator {
       cards: [{
         device, name: 'simulated', kind: 'simulated', totalBytes: this.#totalBytes, reserveBytes: 0, leasedBytes, floorBytes: 0, residueBytes: 0,
         returningBytes: 0, holdBytes: 0, foreignBytes: 0, sampledUsedBytes: leasedBytes, sampleAgeMs: 100, truth: 'simulated', missing: null,
-        availableBytes: this.#totalBytes - leasedBytes, loadToken: null, forming: null, lost: null, yields: null, closed: null,
+        availableBytes: this.#totalBytes - leasedBytes, loadToken: null, forming: null, lost: null, yields: null, closed: null, thrashing: null,
       }],
       leases: named(leases ?? this.#resident.map((model, index) => this.#leaseView(model, index, device))),
       waiting: named(waiting ?? []),

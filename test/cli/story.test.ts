@@ -40,6 +40,8 @@ t.test('what a person should know of has a line', async (t) => {
     ['misplaced', { bytes: 5 * MiB }, '5.0 MiB of facts are on GPU-5f3c9a1e, where nothing was granted to it'],
     ['card_lost', { reason: 'it fell off the bus' }, 'GPU-5f3c9a1e is gone: it fell off the bus; what was there stays charged'],
     ['card_regained', { lostMs: 400 }, 'GPU-5f3c9a1e is back after 400 ms'],
+    ['thrashing', { shareOfTime: 0.4, windowMs: 120_000, models: 'facts@llama#1 (2 times, 8.0 s), sums (once, 4.0 s)', neededBytes: 30 * MiB, capacityBytes: 24 * MiB }, 'GPU-5f3c9a1e thrashes: 40 % of the last 2 m 00 s went into loading again what had been put away for each other: facts (2 times, 8.0 s), sums (once, 4.0 s); 6.0 MiB are lacking for all of them to stay (leasehold ps says what can be done)'],
+    ['thrash_ended', { thrashedMs: 90_000 }, 'GPU-5f3c9a1e thrashes no longer; it did for 1 m 30 s'],
     ['state_restored', { what: 'socket', path: '/s/broker.sock' }, 'the socket at /s/broker.sock was gone and has been put back'],
     ['state_lost', { what: 'secret', path: '/s/secret', reason: 'it is a folder' }, 'the secret at /s/secret cannot be put back: it is a folder'],
     ['sample_lost', { reading: 'failed', reason: 'exit code 9' }, 'GPU-5f3c9a1e cannot be read: exit code 9'],
@@ -68,7 +70,7 @@ t.test('what is routine has none', async (t) => {
 });
 
 t.test('every event of the broker has been thought of', async (t) => {
-  const lines = ['loaded', 'evicted', 'eviction_failed', 'leaving_slowly', 'denied', 'waiting', 'process_ended', 'process_suspect', 'quarantined', 'overshoot', 'host_growth', 'residue', 'backing_off', 'sample_lost', 'sample_regained', 'foreign_changed', 'yielded', 'process_recorded', 'process_reattached', 'card_closed', 'card_opened', 'card_lost', 'card_regained', 'misplaced'];
+  const lines = ['loaded', 'evicted', 'eviction_failed', 'leaving_slowly', 'denied', 'waiting', 'process_ended', 'process_suspect', 'quarantined', 'overshoot', 'host_growth', 'residue', 'backing_off', 'sample_lost', 'sample_regained', 'foreign_changed', 'yielded', 'process_recorded', 'process_reattached', 'card_closed', 'card_opened', 'card_lost', 'card_regained', 'misplaced', 'thrashing', 'thrash_ended'];
   const none = ['granted', 'placed', 'spawned', 'process_ready', 'residency_changed', 'evicting', 'released'];
   t.strictSame([...lines, ...none].sort(), [...effectNames()].sort());
 });

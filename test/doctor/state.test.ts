@@ -129,10 +129,13 @@ t.test('what a broker has left, and one that hangs', async (t) => {
 });
 
 t.test('a broker that answers slowly, or cannot read a card', async (t) => {
-  const ledger = { cards: [{ device: 'GPU-1', totalBytes: gibibyte, leasedBytes: 0, missing: { reading: 'timed_out', sinceMs: 5_000 } }], workers: [{}], waiting: [], version: '1' };
+  const ledger = { cards: [{ device: 'GPU-1', totalBytes: gibibyte, leasedBytes: 0, missing: { reading: 'timed_out', sinceMs: 5_000 }, thrashing: null }], workers: [{}], waiting: [], version: '1' };
   const seen = { kind: 'running', pid: 7, since: '2026-01-01T00:00:00.000Z', ledger, answerMs: 4_000 } as unknown as Parameters<typeof judgeBroker>[0];
   const found = judgeBroker(seen, '1', Date.parse('2026-01-01T01:00:00.000Z'));
   t.match(found, { verdict: 'problem', found: /since 2026-01-01T00:00:00\.000Z \(1 h 00 m\).*took 4\.0 s to answer; it cannot read GPU-1 \(timed_out for 5\.0 s\)/ });
+  const thrashing = { sinceMs: 9_000, shareOfTime: 0.4, windowMs: 120_000, models: [{ model: 'a', loads: 2, loadMs: 8_000 }, { model: 'b', loads: 1, loadMs: 4_000 }], neededBytes: 30 * gibibyte, capacityBytes: 24 * gibibyte };
+  const turns = { ...seen, answerMs: 10, ledger: { ...ledger, cards: [{ device: 'GPU-1', totalBytes: gibibyte, leasedBytes: 0, missing: null, thrashing }] } } as unknown as typeof seen;
+  t.match(judgeBroker(turns, '1', 0), { verdict: 'warning', found: /GPU-1 thrashes: 40 % of the last 2 m 00 s .* a \(2 times, 8\.0 s\), b \(once, 4\.0 s\); 6\.0 GiB are lacking/, advice: /smaller context.*leasehold pin MODEL/ });
   t.match(judgeBroker(seen, '1', 0, { open: 900, limit: 1_024 }), { found: /900 of 1024 files open;.*few are left/, advice: /LimitNOFILE/ });
 });
 

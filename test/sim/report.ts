@@ -17,6 +17,7 @@ export interface Summary {
   placed: number;
   spawned: number;
   terminated: number;
+  thrashes: number;
   ooms: number;
   crashes: number;
   loads: number;
@@ -29,7 +30,7 @@ export interface Summary {
 
 export function emptySummary(): Summary {
   return {
-    seeds: 0, steps: 0, settlingSteps: 0, violations: 0, stuck: 0, grants: 0, evictions: 0, denied: 0, placed: 0, spawned: 0, terminated: 0, ooms: 0, crashes: 0,
+    seeds: 0, steps: 0, settlingSteps: 0, violations: 0, stuck: 0, grants: 0, evictions: 0, denied: 0, placed: 0, spawned: 0, terminated: 0, thrashes: 0, ooms: 0, crashes: 0,
     loads: 0, restarts: 0, returned: 0, calls: 0, answered: 0, virtualSeconds: 0,
   };
 }
@@ -41,7 +42,7 @@ export function addResult(summary: Summary, result: RunResult): void {
   summary.settlingSteps += result.settlingSteps;
   summary.violations += result.violations.length > 0 ? 1 : 0;
   summary.stuck += result.stuck === null ? 0 : 1;
-  for (const name of ['grants', 'evictions', 'denied', 'placed', 'spawned', 'terminated', 'ooms', 'crashes', 'loads', 'restarts', 'returned', 'calls', 'answered'] as const) summary[name] += counters[name];
+  for (const name of ['grants', 'evictions', 'denied', 'placed', 'spawned', 'terminated', 'thrashes', 'ooms', 'crashes', 'loads', 'restarts', 'returned', 'calls', 'answered'] as const) summary[name] += counters[name];
   summary.virtualSeconds += result.virtualSeconds;
 }
 

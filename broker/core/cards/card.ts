@@ -6,6 +6,7 @@ import { wantSample } from './probe.js';
 import { lostDevice } from '../requests/request.js';
 import { failJoined } from '../processes/process.js';
 import type { Card, Core } from '../state.js';
+import { noReloads } from '../thrash/reloads.js';
 import { terminate } from '../processes/terminate.js';
 import { onCardFound } from '../restart/unfound-cards.js';
 import { refuseGang } from '../requests/waiter.js';
@@ -116,6 +117,7 @@ function newCard(event: Added): Card {
     queue: { interactive: [], normal: [], background: [] }, queuedBy: new Map(),
     forming: null,
     planEpoch: 0,
+    reloads: noReloads(),
     maxOverReserveBytes: event.reserveBytes - event.totalBytes,
   };
 }

@@ -8,6 +8,7 @@ import { returnCostMs } from '../processes/model.js';
 import { mustCard, mustLease } from '../must.js';
 import { companions } from '../gangs/gang.js';
 import type { Card, Core, Lease, Process, Seat } from '../state.js';
+import { dampedResidencyMs } from '../thrash/damp.js';
 import { cheapestSet, type VictimCandidate, type VictimPolicy } from './victim-policy.js';
 
 /** Who asks. A model is never a victim of its own request (D1). */
@@ -19,6 +20,8 @@ export interface Seeker {
   readonly placing: boolean;
   /** What was granted, or started, at that moment or after is spared; left out: nothing is for that. */
   readonly untilUs?: number;
+  /** It has waited as long as its class may: no damping keeps it from its room. */
+  readonly overdue: boolean;
 }
 
 export interface Victim extends VictimCandidate {
@@ -173,8 +176,7 @@ function whyNot(core: Core, card: Card, lease: Lease, seeker: Seeker): string | 
   const process = core.processes.get(lease.generation);
   const listens = process !== undefined && process.state === 'ready' && process.sessionOpen;
   if (lease.state !== 'resident' || !listens || lease.avoidUntilUs > core.attendedUs) return 'not_answering';
-  if (isYoung(core, lease, seeker)) return 'minimum_residency';
-  return isBusy(core, lease) ? 'in_use' : null;
+  return youth(core, lease, seeker) ?? (isBusy(core, lease) ? 'in_use' : null);
 }
 
 /** Calls inside or queued, as last reported, or the worker has just answered `busy`. */
@@ -182,11 +184,13 @@ export function isBusy(core: Core, lease: Lease): boolean {
   return lease.inFlight + lease.queued > 0 || lease.busyUntilUs > core.attendedUs;
 }
 
-/** Loaded too short a while ago to be evicted by an equal or lower class. */
-export function isYoung(core: Core, lease: Lease, seeker: Seeker): boolean {
+/** Why it was loaded too short a while ago to be evicted by an equal or lower class: by the minimum of its own, or because the card thrashes. */
+export function youth(core: Core, lease: Lease, seeker: Seeker): 'minimum_residency' | 'damped' | null {
   const { classPolicies } = core.options;
-  if (classPolicies[seeker.class].rank > classPolicies[lease.class].rank) return false;
-  return core.attendedUs - lease.loadedUs < classPolicies[lease.class].minimumResidencyMs * 1_000;
+  if (classPolicies[seeker.class].rank > classPolicies[lease.class].rank) return null;
+  const residentMs = (core.attendedUs - lease.loadedUs) / 1_000;
+  if (residentMs < classPolicies[lease.class].minimumResidencyMs) return 'minimum_residency';
+  return !seeker.overdue && residentMs < dampedResidencyMs(core, mustCard(core, lease.device), lease) ? 'damped' : null;
 }
 
 /** The plan as people read it: the chosen, then some of those passed over and why. */

@@ -22,6 +22,7 @@ import { count, emit, explain, publish } from '../report.js';
 import type { Core, Lease, Release } from '../state.js';
 import { isBytes } from './headroom.js';
 import { hasCalls, terminate } from '../processes/terminate.js';
+import { noteLoaded } from '../thrash/watch.js';
 
 type Reported = Extract<CoreEvent, { type: 'residency_reported' }>;
 type LeaseReleased = Extract<CoreEvent, { type: 'lease_released' }>;
@@ -207,7 +208,9 @@ function onResident(core: Core, lease: Lease, event: Reported): void {
   setState(core, lease, 'resident');
   chargeSteady(core, lease, loaded || event.parts !== null);
   reindex(core, lease);
-  if (fresh) publish(core, 'loaded', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, residentBytes: event.residentBytes, chargedBytes: lease.charge.chargedBytes, loadMs: event.loadMs });
+  if (!fresh) return;
+  noteLoaded(core, mustCard(core, lease.device), lease);
+  publish(core, 'loaded', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, residentBytes: event.residentBytes, chargedBytes: lease.charge.chargedBytes, loadMs: event.loadMs });
 }
 
 /** A part allocated up front becomes its measured size; every other one max(declared, measured); new ones join. */
@@ -258,6 +261,7 @@ function loadSucceeded(core: Core, lease: Lease, loadMs: number | null): void {
   if (lease.loadedUs < lease.grantedUs) model.resumeMs = tookMs;
   else model.loadMs = tookMs;
   lease.loadedUs = core.attendedUs;
+  lease.loadTookMs = msSince(core, lease.grantedUs);
   lease.lastUsedUs = core.attendedUs;
   lease.lastUsedAtUs = core.nowUs;
   succeeded(core, lease.model, lease.device);

@@ -43,7 +43,7 @@ export function newLease(core: Core, card: Card, named: Named): Lease {
     pinned: core.models.get(named.model)?.pinned ?? named.policy.pinned,
     parkable: named.parkable, profiles: named.profiles,
     residencySeq: -1, useSeq: -1, inFlight: 0, queued: 0, busyUntilUs: 0, avoidUntilUs: 0,
-    grantedUs: core.attendedUs, progressUs: core.attendedUs, loadedUs: core.attendedUs, lastUsedUs: core.attendedUs, lastUsedAtUs: core.nowUs,
+    grantedUs: core.attendedUs, progressUs: core.attendedUs, loadedUs: core.attendedUs, loadTookMs: 0, lastUsedUs: core.attendedUs, lastUsedAtUs: core.nowUs,
     strikes: 0, failedMoves: 0, partialFailed: false, foreignAtGrantBytes: strangersBytes(card), grantRequest: named.request, idleBytes: 0, unsettled: false, misplacedOn: null, over: false,
     recallCommand: null, commands: [], wishes: null, job: null, release: null,
   };

@@ -12,6 +12,7 @@ import { wantSample } from '../cards/probe.js';
 import { count, explain, inWords, publish } from '../report.js';
 import { settleEvictRequests } from '../eviction/progress.js';
 import type { Core, JobCause, Lease, Release } from '../state.js';
+import { noteRelease } from '../thrash/watch.js';
 
 export interface Released {
   readonly leftBytes: number;
@@ -72,6 +73,7 @@ export function finishRelease(core: Core, lease: Lease, how: string): void {
   card.planEpoch++;
   seat?.remeasure.delete(lease.id);
   const { cause, reason } = release;
+  if (freedBytes > 0) noteRelease(core, card, lease, release);
   if (cause === 'reported') {
     publish(core, 'released', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, freedBytes, how });
   } else {

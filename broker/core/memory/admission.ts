@@ -6,13 +6,13 @@
  */
 import { available } from '../ledger/available.js';
 import type { Refusal } from '../requests/deny.js';
-import type { Seeker } from '../eviction/plan.js';
 import { planHost, carryOutHost, hostLeavingBytes } from './eviction.js';
 import { setHostHold } from './hold.js';
 import { hostNeedOf } from './share.js';
 import { capacityBytes } from '../ledger/need.js';
 import { wantSample } from '../cards/probe.js';
 import { goesBefore, isOverdue } from '../requests/queue.js';
+import { seekerOf } from '../requests/seeker.js';
 import { explain, inWords } from '../report.js';
 import type { Card, Core, Waiter } from '../state.js';
 
@@ -110,7 +110,7 @@ export function wakeHostWaiters(core: Core, host: Card): void {
 function pursueHost(core: Core, host: Card, waiter: Waiter, ownBytes: number, isTurn: boolean): string | null {
   const shortBytes = waiter.hostNeedBytes - ownBytes - hostLeavingBytes(core, host);
   if (waiter.hostTriedEpoch === host.planEpoch && waiter.hostHopeless) return 'host_full';
-  const plan = shortBytes <= 0 ? [] : planHost(core, host, seekerOf(waiter), shortBytes);
+  const plan = shortBytes <= 0 ? [] : planHost(core, host, seekerOf(core, waiter), shortBytes);
   waiter.hostTriedEpoch = host.planEpoch;
   setHopeless(core, waiter, plan === null);
   if (plan === null) return 'host_full';
@@ -137,8 +137,4 @@ function setHopeless(core: Core, waiter: Waiter, hopeless: boolean): void {
     const other = core.waiters.get(key);
     if (hopeless && other?.told === 'host_behind') core.dirty.add(other.device);
   }
-}
-
-function seekerOf(waiter: Waiter): Seeker {
-  return { generation: waiter.generation, model: waiter.model, class: waiter.class, placing: waiter.kind === 'place' };
 }

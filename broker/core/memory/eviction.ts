@@ -4,7 +4,7 @@
  * to nothing and idle workers end; by the same policy and the same expected cost as on a card. Plan before evict.
  */
 import type { ExplainedVictim } from '../explain.js';
-import { isYoung, spawnCostMs, type Seeker } from '../eviction/plan.js';
+import { spawnCostMs, youth, type Seeker } from '../eviction/plan.js';
 import { companions } from '../gangs/gang.js';
 import { withHeadroom } from '../ledger/headroom.js';
 import { startTrim } from './trim.js';
@@ -88,7 +88,7 @@ function parkedModels(core: Core, seeker: Seeker | null): readonly HostVictim[] 
     const members = companions(core, lease);
     const freesBytes = sum(members, ({ host }) => host?.charge.chargedBytes ?? 0);
     if (members[0] !== lease || freesBytes === 0 || !members.every((member) => mayLeave(core, member))) continue;
-    if (seeker !== null && (isOwn(lease, seeker) || members.some((member) => isYoung(core, member, seeker)))) continue;
+    if (seeker !== null && (isOwn(lease, seeker) || members.some((member) => youth(core, member, seeker) !== null))) continue;
     found.push({ lease, generation: lease.generation, action: 'unload', freesBytes, costMs: parkedWorthMs(core, lease), lastUsedUs: lease.lastUsedUs });
   }
   return found;

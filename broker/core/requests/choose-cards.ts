@@ -102,7 +102,7 @@ function lastFreeBytes(core: Core, card: Card): number | null {
 }
 
 function plan(core: Core, placing: Placing, card: Card, shortBytes: number, leaving: Leaving): Plan | null {
-  const seeker: Seeker = { generation: placing.generation, model: placing.model, class: placing.class, placing: true };
+  const seeker: Seeker = { generation: placing.generation, model: placing.model, class: placing.class, placing: true, overdue: false };
   return planVictims(core, card, seeker, shortBytes, false, cheapestSet, leaving);
 }
 

@@ -5,12 +5,13 @@
  */
 import { available, leavingBytes, ledgerTermBytes, numbersOf } from '../ledger/available.js';
 import { carryOutPlan } from '../eviction/carry-out.js';
-import { explainVictims, isSerial, leavingHereBytes, noneLeaving, planVictims, type Leaving, type Plan, type Seeker } from '../eviction/plan.js';
+import { explainVictims, isSerial, leavingHereBytes, noneLeaving, planVictims, type Leaving, type Plan } from '../eviction/plan.js';
 import { companions } from '../gangs/gang.js';
 import { shownNeed } from '../ledger/need.js';
 import { mustCard, mustLease } from '../must.js';
 import { cancelDrain } from '../eviction/ladder.js';
 import { inOrder } from './queue.js';
+import { seekerOf } from './seeker.js';
 import { explain, inWords } from '../report.js';
 import type { Card, Core, Job, Lease, Waiter } from '../state.js';
 import { cheapestSet } from '../eviction/victim-policy.js';
@@ -39,7 +40,7 @@ export function consider(core: Core, card: Card, head: Waiter, ownBytes: number,
   if (card.sameTruthCount < 2 && ledgerTermBytes(card) + comingBytes >= head.needBytes) return waiting('rung_changed');
   if (isSerial(core, card)) return waiting('leaving');
   if (head.triedEpoch === card.planEpoch) return waiting(drainingBytes > 0 ? 'draining' : 'no_victims');
-  const seeker = seekerOf(head);
+  const seeker = seekerOf(core, head);
   const restBytes = shortBytes - drainingBytes;
   if (drainingBytes === 0) {
     const idle = planVictims(core, card, seeker, shortBytes, false, cheapestSet, leaving);
@@ -66,10 +67,6 @@ function waiting(reason: string): Intent {
 
 function intent(plan: Plan, shortBytes: number): Intent {
   return { reason: plan.victims.some((victim) => victim.busy) ? 'draining' : 'leaving', plan, shortBytes, givenUp: [] };
-}
-
-function seekerOf(head: Waiter): Seeker {
-  return { generation: head.generation, model: head.model, class: head.class, placing: head.kind === 'place' };
 }
 
 /** Does what is to be done; the code of what the head then waits for. */
@@ -102,7 +99,7 @@ function commit(core: Core, card: Card, head: Waiter, plan: Plan, shortBytes: nu
         text: `${head.model} needs ${inWords(shortBytes)} more on ${card.device}: ${chosenText}`,
         generation: head.generation, request: head.request, model: head.model, device: card.device, class: head.class, arrivedUs: head.arrivedUs,
         numbers: numbersOf(core, card, shownNeed(core, head)),
-        victims: explainVictims(core, card, seekerOf(head), plan),
+        victims: explainVictims(core, card, seekerOf(core, head), plan),
       });
     },
   });

@@ -3,6 +3,7 @@ import { explainVictims } from '../eviction/plan.js';
 import type { ExplainedVictim } from '../explain.js';
 import { listed } from '../report.js';
 import type { Card, Core, Waiter } from '../state.js';
+import { seekerOf } from './seeker.js';
 
 export interface Staying {
   /** One clause for a person. */
@@ -18,6 +19,7 @@ const clauses: Readonly<Record<string, (models: string, several: boolean) => str
   in_use: (models, several) => `${models} ${several ? 'are' : 'is'} in use`,
   loading: (models, several) => `${models} ${several ? 'are' : 'is'} loading`,
   minimum_residency: (models, several) => `${models} ${several ? 'have' : 'has'} only just been loaded`,
+  damped: (models, several) => `${models} ${several ? 'stay' : 'stays'} for a while, with calls in the queue, because the card thrashes`,
   already_leaving: (models, several) => `${models} ${several ? 'are' : 'is'} leaving already`,
   not_answering: (models, several) => `${models} ${several ? 'do' : 'does'} not give way when asked`,
   load_token: (models, several) => `${models} ${several ? 'have' : 'has'} another card on which free memory is being measured`,
@@ -25,7 +27,7 @@ const clauses: Readonly<Record<string, (models: string, several: boolean) => str
 };
 
 export function whatStays(core: Core, card: Card, waiter: Waiter): Staying {
-  const seeker = { generation: waiter.generation, model: waiter.model, class: waiter.class, placing: waiter.kind === 'place' };
+  const seeker = seekerOf(core, waiter);
   const considered = explainVictims(core, card, seeker, null);
   const modelsBy = (reason: string): readonly string[] => [...new Set(considered.flatMap(({ passedOver, model }) => (passedOver === reason && model !== null ? [model] : [])))];
   const told = Object.entries(clauses).flatMap(([reason, clause]) => {

@@ -5,6 +5,7 @@ import type { Palette, Tone } from '../terminal/colour.js';
 import { formatBytes, formatMs } from '../terminal/size-format.js';
 import { displayWidth, wrap } from '../terminal/width.js';
 import { shortDevice, type Names } from './names.js';
+import { thrashAdvice, thrashText } from './thrash-text.js';
 
 /** Everything that counts against a card, in the order of the bar: leases by model, then what is no lease, then what is free. */
 export function cardStretches(card: CardView, leases: readonly LeaseView[], names: Names): readonly Stretch[] {
@@ -46,7 +47,7 @@ export function renderCard(card: CardView, leases: readonly LeaseView[], names: 
   const stretches = cardStretches(card, leases, names);
   const over = overshootBytes(card);
   const warning = over === 0 ? [] : [palette.red(` over its limit by ${formatBytes(over)}`)];
-  return [...head, ` ${renderBar(stretches, columns - 2, palette)}`, ...renderLegend(stretches, columns, palette), ...warning, ...renderYields(card, columns, palette)];
+  return [...head, ` ${renderBar(stretches, columns - 2, palette)}`, ...renderLegend(stretches, columns, palette), ...warning, ...renderThrash(card, names, columns, palette), ...renderYields(card, columns, palette)];
 }
 
 /** What is kept free for other programs, who presses, and why it cannot be done. */
@@ -59,6 +60,13 @@ function renderYields({ yields }: CardView, columns: number, palette: Palette): 
     : `: for ${formatMs(pressed.sinceMs)} they press, with ${formatBytes(pressed.strangersBytes)}${named === '' ? '' : ` (${named})`}`;
   const paint = pressed === null && blind === null ? palette.dim : palette.yellow;
   return wrap(`gives way to other programs until ${formatBytes(freeBytes)} are free${now}`, columns - 2).map((line) => ` ${paint(line)}`);
+}
+
+/** Who takes turns there, what is lacking, and what can be done. */
+function renderThrash({ thrashing }: CardView, names: Names, columns: number, palette: Palette): string[] {
+  if (thrashing === null) return [];
+  const indented = (text: string): string[] => wrap(names.inText(text), columns - 2).map((line) => ` ${line}`);
+  return [...indented(`thrashes: ${thrashText(thrashing)}`).map(palette.yellow), ...indented(thrashAdvice).map(palette.dim)];
 }
 
 /** The machine's memory as one more bar: what each model has there. */

@@ -19,7 +19,7 @@ export interface ExplainViewOptions {
 }
 
 const good: readonly string[] = ['granted', 'placed', 'evicted'];
-const bad: readonly string[] = ['denied', 'expired', 'quarantined', 'overshoot', 'escalated'];
+const bad: readonly string[] = ['denied', 'expired', 'quarantined', 'overshoot', 'escalated', 'thrashing'];
 
 export function renderExplain(record: ExplainRecord, options: ExplainViewOptions): string[] {
   const { names, columns, palette, nowUs } = options;
@@ -95,6 +95,7 @@ const reasons: Readonly<Record<string, string>> = {
   loading: 'it is loading',
   in_use: 'it is in use',
   minimum_residency: 'it has only just been loaded',
+  damped: 'its card thrashes, and calls queue for what was loaded a short while ago',
   requester: 'it is the one that asks',
   already_leaving: 'it is leaving already',
   not_answering: 'it did not give way when asked',

@@ -85,6 +85,8 @@ const lines: Readonly<Record<string, (facts: Facts) => Line>> = {
   misplaced: (facts) => ['warn', `${facts.bytes('bytes')} of ${facts.who} are on ${facts.card}, where nothing was granted to it`],
   card_lost: (facts) => ['bad', `${facts.card} is gone: ${facts.text('reason')}; what was there stays charged`],
   card_regained: (facts) => ['plain', `${facts.card} is back after ${facts.ms('lostMs')}`],
+  thrashing: (facts) => ['warn', `${facts.card} thrashes: ${percent(facts.count('shareOfTime'))} of the last ${facts.ms('windowMs')} went into loading again what had been put away for each other: ${facts.text('models')}${lacking(facts)}`],
+  thrash_ended: (facts) => ['plain', `${facts.card} thrashes no longer; it did for ${facts.ms('thrashedMs')}`],
   state_restored: (facts) => ['warn', `the ${facts.text('what')} at ${facts.text('path')} was gone and has been put back`],
   state_lost: (facts) => ['bad', `the ${facts.text('what')} at ${facts.text('path')} cannot be put back: ${facts.text('reason')}`],
   sample_lost: (facts) => ['bad', `${facts.card} cannot be read: ${facts.text('reason')}`],
@@ -92,6 +94,13 @@ const lines: Readonly<Record<string, (facts: Facts) => Line>> = {
   yielded: (facts) => ['warn', `${facts.card} gives way to other programs, which have ${facts.bytes('strangersBytes')} of it${facts.pids}: ${facts.bytes('shortBytes')} more are made free for them`],
   foreign_changed: (facts) => ['plain', `other programs use ${facts.bytes('foreignBytes')} of ${facts.card}; it was ${facts.bytes('beforeBytes')}`],
 };
+
+const percent = (share: number): string => `${(share * 100).toFixed(0)} %`;
+
+function lacking(facts: Facts): string {
+  const bytes = facts.count('neededBytes') - facts.count('capacityBytes');
+  return bytes > 0 ? `; ${formatBytes(bytes)} are lacking for all of them to stay (leasehold ps says what can be done)` : '';
+}
 
 function ended(facts: Facts): Line {
   // Its connection ends with it, and is seen first.

@@ -2,6 +2,7 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { formatBytes, formatCount, formatMs } from '../../cli/terminal/size-format.js';
+import { thrashAdvice, thrashText } from '../../cli/views/thrash-text.js';
 import { version } from '../../version.js';
 import type { Check } from '../check.js';
 import { assess, notApplicable, ok, problem, type Fault, type Found } from '../finding.js';
@@ -56,6 +57,7 @@ export function judgeBroker(seen: BrokerSeen, ourVersion: string, nowMs: number,
     answerMs > slowAnswerMs ? { verdict: 'warning', says: `it took ${formatMs(answerMs)} to answer`, advice: 'The machine is overloaded, or the process that embeds it blocks its own loop.' } : null,
     files !== null && files.open > files.limit * fullShare ? { verdict: 'warning', says: 'few are left', advice: 'Raise its limit (LimitNOFILE= in its unit), or find which sessions are never closed: `leasehold ps`.' } : null,
     ...unread.map(({ device, missing }): Fault => ({ verdict: 'problem', says: `it cannot read ${device} (${missing?.reading ?? 'unknown'} for ${formatMs(missing?.sinceMs ?? 0)})`, advice: 'Nothing is granted on such a card until it can be read: see the cards below.' })),
+    ...ledger.cards.flatMap(({ device, thrashing }): Fault[] => (thrashing === null ? [] : [{ verdict: 'warning', says: `${device} thrashes: ${thrashText(thrashing)}`, advice: thrashAdvice }])),
   ]);
 }
 

@@ -115,7 +115,7 @@ export function knobsOf(seed: number): Knobs {
       yieldRestMs: yields.pick([0, 3_000, 30_000]),
       ...(isTight ? { workersMax: shares.int(2, 5), queuedRequestsPerCardMax: shares.int(2, 5), spawnsAtOnceMax: starts.int(1, 3) } : {}),
       ...(restartMs > 0 ? { reattachGraceMs: restarts.int(1_000, restarts.pick([4_000, 30_000])) } : {}),
-      hostGrowthBytesMax: remembers.pick([gib, 200 * mib]),
+      hostGrowthBytesMax: remembers.pick([gib, 200 * mib]), ...thrashKnobs(new Prng(seed, 'thrash')),
     },
     floodMs: isTight ? shares.pick([500, 2_000, 8_000]) : 0,
     classPolicies,
@@ -123,6 +123,13 @@ export function knobsOf(seed: number): Knobs {
     faults: { ...faults, ...wideFaults, loadHangs, breakMs, restartMs, neverReturns, breaksAtGrant },
     memory,
   };
+}
+
+/** Most seeds look back for a short while, so that a run is long beside it. */
+function thrashKnobs(random: Prng): Pick<Limits, 'thrashWindowMs' | 'thrashBeginsPercent' | 'thrashEndsPercent' | 'thrashDampedPercent'> {
+  const { thrashWindowMs, thrashBeginsPercent, thrashEndsPercent, thrashDampedPercent } = defaultLimits;
+  if (random.chance(0.3)) return { thrashWindowMs, thrashBeginsPercent, thrashEndsPercent, thrashDampedPercent };
+  return { thrashWindowMs: random.pick([10_000, 20_000, 40_000]), thrashBeginsPercent: random.int(3, 12), thrashEndsPercent: random.int(1, 3), thrashDampedPercent: random.pick([3, 10, 20, 100]) };
 }
 
 function weightsOf(parts: readonly LeasePart[]): number {

@@ -22,6 +22,7 @@ import { checkOom } from './rules-oom.js';
 import { checkPlaced, checkSpawn, checkSpilled, checkStray, checkTerminate } from './rules-processes.js';
 import { checkRecords } from './rules-records.js';
 import { checkGivenUp } from './rules-returns.js';
+import { checkDamped, checkThrash, followThrash } from './rules-thrash.js';
 import { checkCancel, checkMove } from './rules-victims.js';
 import { checkYielded, noteStrangers } from './rules-yield.js';
 import { strangersThen } from './strangers.js';
@@ -29,7 +30,7 @@ import { strangersThen } from './strangers.js';
 export class Auditor {
   readonly book: Book;
   readonly violations: Violation[] = [];
-  readonly counters = { grants: 0, evictions: 0, denied: 0, placed: 0, spawned: 0, terminated: 0 };
+  readonly counters = { grants: 0, evictions: 0, denied: 0, placed: 0, spawned: 0, terminated: 0, thrashes: 0 };
 
   constructor(options: BookOptions, private readonly truth: Truth) {
     this.book = new Book(options);
@@ -51,10 +52,14 @@ export class Auditor {
       this.count(effect);
       followEffect(check, effect);
       followMemoryEffect(check, effect);
+      followThrash(check, effect);
     }
     for (const key of check.spawnFailures) noteFailure(this.book, this.book.loadBackOffs, key);
     checkOpenRequests(check);
-    if (event.type === 'ticked') checkGivenUp(check);
+    if (event.type === 'ticked') {
+      checkGivenUp(check);
+      checkThrash(check);
+    }
     checkGrowth(check);
   }
 
@@ -119,6 +124,7 @@ export class Auditor {
         return;
       case 'move':
         checkMove(check, effect);
+        checkDamped(check, effect);
         checkMemoryMove(check, effect);
         return;
       case 'trim_host':
@@ -144,6 +150,7 @@ export class Auditor {
     else if (effect.type === 'placed') counters.placed++;
     else if (effect.type === 'spawn') counters.spawned++;
     else if (effect.type === 'terminate') counters.terminated++;
+    else if (effect.type === 'publish' && effect.name === 'thrashing') counters.thrashes++;
   }
 
   private checkOf(event: CoreEvent, effects: readonly Effect[]): Check {

@@ -8,6 +8,7 @@ import type { ClassPolicy, Limits, RequestClass } from '../../../protocol/index.
 import { memoryDevice } from '../../../src/scenarios/world/memory-knobs.js';
 import { AttendedClock } from './attended.js';
 import { MemoryBook } from './memory-book.js';
+import { TurnBook } from './turn-book.js';
 import {
   floorOn, isOn, requestKey, type AuditedCard, type AuditedCommand, type AuditedLease, type AuditedProcess, type AuditedRequest, type Departure,
 } from './records.js';
@@ -49,6 +50,8 @@ export class Book {
   readonly leastToldFloors = new Map<string, number>();
   readonly loadBackOffs = new Map<string, BackOff>();
   readonly clock: AttendedClock;
+  /** Loads of models that had made room before, by card. */
+  readonly turns = new TurnBook();
   readonly memory: MemoryBook | null;
   nowUs = 0;
   nextOrder = 0;
@@ -70,6 +73,7 @@ export class Book {
     ];
     for (const kept of forgotten) kept.clear();
     this.memory?.restart();
+    this.turns.restart();
     this.formerProcesses = new Map(this.processes);
     this.processes.clear();
     this.clock.restart();

@@ -4,6 +4,7 @@ import type { Check } from './check.js';
 import { checkForming, checkTogether } from './rules-gangs.js';
 import { checkDoubled, checkShownClosed } from './rules-returns.js';
 import { checkMemoryView } from './rules-memory.js';
+import { checkThrashView } from './rules-thrash.js';
 import type { AuditedCard, AuditedLease, AuditedProcess } from './records.js';
 import { strangersNow, strangersThen } from './strangers.js';
 
@@ -15,6 +16,7 @@ export function checkView(check: Check, view: LedgerView): void {
     if (card !== undefined) checkCard(check, shown, card);
   }
   checkDoubled(check, view);
+  checkThrashView(check, view);
   for (const lease of view.leases) {
     const audited = check.book.leases.get(lease.lease);
     if (check.book.closedLeases.get(lease.lease)?.neverCame === true) check.broken('view-lease', `lease ${lease.lease} of ${lease.model} is shown as ${lease.state}; by the log it was never begun`);

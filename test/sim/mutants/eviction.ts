@@ -20,7 +20,7 @@ export const evictionMutants: readonly Mutant[] = [
   },
   {
     name: 'minimum-residency-ignored', about: 'a model just loaded may be put away at once', file: 'eviction/plan.js',
-    from: "if (isYoung(core, lease, seeker))\n        return 'minimum_residency';", to: '',
+    from: 'return youth(core, lease, seeker) ?? (isBusy', to: 'return (isBusy',
   },
   {
     name: 'evicting-not-excluded', about: 'a model that is leaving is asked to leave again', file: 'eviction/plan.js',

@@ -6,6 +6,7 @@ import { memoryMutants } from './memory.js';
 import type { Mutant } from './mutant.js';
 import { queueMutants } from './queue.js';
 import { restartMutants } from './restart.js';
+import { thrashMutants } from './thrash.js';
 import { yieldMutants } from './yield.js';
 
-export const mutants: readonly Mutant[] = [...ledgerMutants, ...evictionMutants, ...queueMutants, ...restartMutants, ...gangMutants, ...memoryMutants, ...yieldMutants];
+export const mutants: readonly Mutant[] = [...ledgerMutants, ...evictionMutants, ...queueMutants, ...restartMutants, ...gangMutants, ...memoryMutants, ...yieldMutants, ...thrashMutants];

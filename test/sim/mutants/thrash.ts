@@ -1,0 +1,37 @@
+/** Faults of what is said of thrash, and done against it. */
+import type { Mutant } from './mutant.js';
+
+export const thrashMutants: readonly Mutant[] = [
+  {
+    name: 'thrash-unnamed', about: 'nobody is told that a card does little but load', file: 'thrash/watch.js',
+    from: 'share * 100 > thrashBeginsPercent', to: 'share * 100 > 1_000',
+  },
+  {
+    name: 'thrash-never-over', about: 'a card is said to thrash for ever', file: 'thrash/watch.js',
+    from: 'share * 100 < thrashEndsPercent', to: 'share * 100 < 0',
+  },
+  {
+    name: 'thrash-on-cold-loads', about: 'first loads are taken for models that take turns', file: 'thrash/reloads.js',
+    from: 'if (leftUs !== undefined && load.toUs - leftUs <= windowUs)', to: 'if (leftUs === undefined || load.toUs - leftUs <= windowUs)',
+  },
+  {
+    name: 'thrash-on-idle-unloads', about: 'what left after its time-to-live is taken for put away to make room', file: 'thrash/watch.js',
+    from: "if (cause === 'plan' && then !== 'resident')", to: "if (then !== 'resident')",
+  },
+  {
+    name: 'thrash-counted-twice', about: 'loads side by side count one beside the other', file: 'thrash/reloads.js', pinnedBy: 'thrash',
+    from: 'Math.min(toUs, countedFromUs) - startUs', to: 'toUs - startUs',
+  },
+  {
+    name: 'turn-remembered', about: 'a model that was put away once takes turns with every later load', file: 'thrash/reloads.js', pinnedBy: 'thrash',
+    from: 'reloads.putAway.delete(load.model);', to: '',
+  },
+  {
+    name: 'undamped', about: 'what calls queue for on a thrashing card leaves as soon as on any other', file: 'thrash/damp.js',
+    from: 'return lease.loadTookMs * (100 / core.options.limits.thrashDampedPercent - 1);', to: 'return 0;',
+  },
+  {
+    name: 'damped-for-ever', about: 'damping keeps even those waiting who have waited as long as they may', file: 'eviction/plan.js', pinnedBy: 'thrash',
+    from: 'return !seeker.overdue && ', to: 'return ',
+  },
+];
