@@ -244,6 +244,21 @@ export function checkMemoryShort(check: Pick<Check, 'book' | 'truth' | 'broken'>
   if (strangersBytes <= card.reserveBytes) check.broken('memory-short', `${generation} was refused ${bytes} of the machine's memory within its leases, and nobody else took what is not theirs`);
 }
 
+/** What the last reading showed of workers that have said nothing since is charged, whatever explains it. A program's own memory is nobody's business. */
+function checkMemorySeen(check: Check, card: AuditedCard, chargedBytes: number): void {
+  const { book, truth } = check;
+  if (card.sample?.hasFigures !== true || card.missing !== null) return;
+  let seenBytes = 0;
+  let workers = 1;
+  for (const [generation, bytes] of truth.at(card.device, card.sample.takenAtUs)?.byProcess ?? []) {
+    const process = book.process(generation);
+    if (process?.role !== 'worker' || process.state === 'spawning' || process.closes.length > 0 || process.saidAtUs >= card.sample.takenAtUs) continue;
+    seenBytes += bytes;
+    workers++;
+  }
+  if (seenBytes > chargedBytes + book.options.limits.measureToleranceBytes * workers) check.broken('memory-seen', `the last reading of memory showed ${seenBytes} of our workers; ${chargedBytes} are charged`);
+}
+
 /** Charges fall there by a reading or an exit, and by nothing else. */
 export function checkMemoryView(check: Check, view: LedgerView): void {
   const { memory } = check.book;
@@ -257,6 +272,7 @@ export function checkMemoryView(check: Check, view: LedgerView): void {
   const { leasedBytes, floorBytes, residueBytes } = view.host;
   checkShownClosed(check, view.host, known);
   const chargedBytes = leasedBytes + floorBytes + residueBytes;
+  checkMemorySeen(check, known, chargedBytes);
   const card = check.book.cards.get(memory.device);
   if (!memory.mayFall && card?.confirms === 'process' && chargedBytes < memory.lastChargedBytes) check.broken('memory-unseen', `${chargedBytes} are charged in memory after ${memory.lastChargedBytes}, and nothing was read since`);
   memory.lastChargedBytes = chargedBytes;
