@@ -98,4 +98,28 @@ export const memoryMutants: readonly Mutant[] = [
     name: 'memory-park-lost', about: 'a park whose connection is lost is charged nothing', file: 'restart/reattach.js', pinnedBy: 'host-reattach',
     from: "if (lease.host !== null && lease.job?.rung === 'park')\n            lease.host.parks = true;", to: '',
   },
+  {
+    name: 'memory-hold-taken', about: 'what is kept in memory for one is given to whoever asks next', file: 'memory/admission.js',
+    from: 'waiter.hostNeedBytes <= freeBytes - host.holdBytes + waiter.hostHoldBytes;', to: 'waiter.hostNeedBytes <= freeBytes;',
+  },
+  {
+    name: 'guess-blamed', about: 'a worker whose floor is a guess is ended for what it has beyond that', file: 'memory/growth.js', pinnedBy: 'host-growth',
+    from: "if (settled && seat.floorSource !== 'guessed')", to: 'if (settled)',
+  },
+  {
+    name: 'gang-without-memory', about: 'a gang is granted as soon as its cards have room', file: 'gangs/settle.js',
+    from: 'else if (lacking === null)', to: 'else',
+  },
+  {
+    name: 'gang-memory-of-one', about: 'of what a gang takes of memory only the first of its cards counts', file: 'memory/share.js',
+    from: "return waiter.kind === 'place' ? ownHostNeed(core, waiter) :", to: 'return true ? ownHostNeed(core, waiter) :',
+  },
+  {
+    name: 'gang-copies-always', about: 'a gang may keep its copies, whatever room there is', file: 'memory/share.js',
+    from: 'return freeBytes !== null && wantedBytes <= freeBytes - host.holdBytes + heldBytes;', to: 'return freeBytes !== null;',
+  },
+  {
+    name: 'gang-trimmed-in-part', about: 'one card of a model gives its copy back, the others keep theirs', file: 'memory/eviction.js',
+    from: 'for (const member of companions(core, lease))\n        startTrim(core, member, cause, trimmedBytes(member), reason);', to: 'startTrim(core, lease, cause, trimmedBytes(lease), reason);',
+  },
 ];

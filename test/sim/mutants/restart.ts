@@ -7,6 +7,10 @@ export const restartMutants: readonly Mutant[] = [
     from: 'generations.length === 1)', to: 'true)',
   },
   {
+    name: 'session-bytes-twice', about: 'what the leases of one session of a process explain is another session’s, too', file: 'restart/on-record.js', pinnedBy: 'host-reattach',
+    from: 'leftBytes -= bytes;', to: ';',
+  },
+  {
     name: 'closed-card-granted', about: 'grants go on though a process of an earlier broker has not said what it holds', file: 'requests/admission.js',
     from: "if (card.closedBy.size > 0)\n        return 'closed';", to: '',
   },
