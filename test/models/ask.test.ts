@@ -15,6 +15,7 @@ import { randomModel, writeModel } from '../fixtures/gguf-models.js';
 import { publicShapes, writeShape } from '../fixtures/gguf-shapes.js';
 import { plainConfig } from '../fixtures/public-shapes.js';
 import { safetensorsBytes } from '../fixtures/safetensors.js';
+import { Models } from '../../src/models/models.js';
 import { gguf as ggufBytes, transformersModel } from './hub/models.js';
 import { large, startHub } from './hub/server.js';
 
@@ -96,7 +97,7 @@ t.test('models that ship, drafts and declared sizes', async (t) => {
   await writeModel(join(folder, 'flux.gguf'), { ...randomModel(), metadata: new Map([['general.architecture', { kind: 'string', value: 'flux' }]]) });
   await t.rejects(ask('./flux.gguf', { contextTokens: 1 }), { code: 'estimate_unknown', message: /unknown: flux.block_count/ });
   t.equal((await ask('./flux.gguf', { contextTokens: 1, declaredBytes: 5 })).estimate.source, 'declared');
-  await t.rejects(ask('hf-0000000000000000000000000000000000000000000000000000000000000000'), { code: 'model_unknown' });
+  await t.rejects(ask('hf-0000000000000000000000000000000000000000000000000000000000000000'), { code: 'profile_unknown' });
 });
 
 t.test('a repository on a hub is estimated from its headers, before a byte of a weight is here', async (t) => {
@@ -127,6 +128,28 @@ t.test('a repository on a hub is estimated from its headers, before a byte of a 
   t.match(await remote('o/both'), { estimate: { options: { backend: 'transformers' } } });
   t.match(await remote('o/both', { backend: 'llama' }), { estimate: { options: { backend: 'llama' } } }, 'of both formats the engine’s own');
   await t.rejects(remote('o/none'), { code: 'repository_private' }, 'the hub’s refusal is told as it is');
+});
+
+t.test('what was pulled is estimated from what lies here, by its reference or its profile, with the hub gone', async (t) => {
+  const hub = await startHub();
+  hub.publish('o/llama', transformersModel({ config: { ...plainConfig, architectures: ['LlamaForCausalLM'] }, shards: { 'model.safetensors': { 'model.layers.0.w.weight': 400_000 } } }));
+  hub.publish('o/m-GGUF', [large('m-Q8_0.gguf', readFileSync(join(folder, 'm.gguf')))]);
+  const env = { HF_ENDPOINT: hub.endpoint, LEASEHOLD_MODELS: join(folder, 'pulled') };
+  const of = (model: string, changes: Partial<Question> = {}): Promise<Answer> => askEstimate({ model, contextTokens: 1_000, projector: 'fitting', draft: null, declaredBytes: null, askEngine: false, ...changes }, { env, cwd: folder, limits: defaultLimits });
+  const models = new Models({ env, donors: { hub: [], llama: [], ollama: [] } });
+  t.teardown(() => models.close());
+  const before = await Promise.all(['o/llama', 'o/m-GGUF'].map((model) => of(model)));
+  const profiles = [(await models.pull('o/llama')).profile, (await models.pull('o/m-GGUF')).profile];
+  await hub.close();
+  for (const [index, name] of ['o/llama', 'o/m-GGUF'].entries()) {
+    const wanted = before[index]?.estimate;
+    for (const model of [name, profiles[index]?.id ?? '']) t.strictSame((await of(model)).estimate.cards, wanted?.cards, model);
+  }
+  t.match(await of('o/llama', { backend: 'vllm' }), { estimate: { options: { backend: 'vllm' } } });
+  await t.rejects(of('o/llama', { backend: 'llama' }), { code: 'hub_unreachable' }, 'of the other format nothing is here');
+  const { path } = await models.find('o/llama').then(({ folder: at }) => ({ path: join(at, 'model.safetensors') }));
+  rmSync(path);
+  await t.rejects(of(profiles[0]?.id ?? ''), { code: 'hub_unreachable' }, 'what is not whole here is read where it came from');
 });
 
 t.test('the command', async (t) => {
@@ -210,12 +233,15 @@ t.test('the command', async (t) => {
     await writeLearned(learnedFolder(state), learn(null, { key, source: '/m/x.gguf', estimate: { parts: [weightsPart(1_000)], contextBytes: () => 0 }, parts: [weightsPart(1_200)], contexts: [], residentBytes: 1_200, freshLoad: true, at: '2026-11-30T00:00:00.000Z' }));
     const { out } = await run('estimate', '--errors', '--state', state);
     t.match(out, /^x\.gguf +llama +H200 +1000 B +1\.2 KiB +\+20\.0 % +1$/m);
+    t.notMatch((await run('estimate', './m.gguf', '--no-ask', '--state', state)).out, /Learned/);
     t.match(out, /1 size learned: half of the estimates were within 20\.0 %, the worst 20\.0 % off; 1 beyond the headroom/);
     t.match(JSON.parse((await run('estimate', 'x.gguf', '--errors', '--state', state, '--json')).out), { source: '/m/x.gguf', measuredBytes: 1_200 });
     const config = join(folder, 'errors.yaml');
     writeFileSync(config, 'models:\n  chat: { source: ./m.gguf, aliases: [talk] }\n');
     const more = [[realpathSync(join(folder, 'm.gguf')), 'k2'], ['/m/y/q.gguf', 'k3'], ['/m/z/q.gguf', 'k4'], [realpathSync(tinyModels['tiny-sums'].ggufPath), 'k5']] as const;
     for (const [source, model] of more) await writeLearned(learnedFolder(state), learn(null, { key: { ...key, model }, source, estimate: { parts: [weightsPart(1_000)], contextBytes: () => 0 }, parts: [weightsPart(1_000)], contexts: [], residentBytes: 1_000, freshLoad: true, at: '2026-11-30T00:00:00.000Z' }));
+    t.match((await run('estimate', './m.gguf', '--no-ask', '--state', state)).out, /^Learned by 1 load on H200 \(llama\): 1000 B, \+0\.0 % of what was estimated for it\. A load there asks for that\.$/m);
+    t.match(JSON.parse((await run('estimate', './m.gguf', '--no-ask', '--state', state, '--json')).out), { estimate: { source: 'estimated' }, learned: [{ measuredBytes: 1_000, card: 'H200', loads: 1 }] });
     const names = async (...args: string[]): Promise<readonly string[]> => (await run('estimate', ...args, '--errors', '--state', state, '--config', config, '--json')).out.split('\n').filter((line) => line !== '').map((line) => (JSON.parse(line) as { readonly name: string }).name).sort();
     t.strictSame(await names(), ['chat', 'tiny-sums', 'x.gguf', 'y/q.gguf', 'z/q.gguf'], 'by name, else by as much of the path’s end as tells them apart');
     t.strictSame(await names('talk'), ['chat']);

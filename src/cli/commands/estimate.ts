@@ -1,8 +1,10 @@
 /** `leasehold estimate`: the bytes that a model will need, before any card is touched. */
+import { realpath } from 'node:fs/promises';
+import { isAbsolute } from 'node:path';
 import { LeaseholdError, defaultLimits, parseBytes } from '../../../protocol/index.js';
 import { askEstimate, type Question } from '../../models/estimate/ask.js';
 import type { Backend } from '../../models/estimate/options.js';
-import { errorOf } from '../../models/learned/learned-size.js';
+import { errorOf, type LearnedError } from '../../models/learned/learned-size.js';
 import { learnedFolder, listLearned } from '../../models/learned/learned-store.js';
 import { defaultStatePath } from '../../orchestrator/state.js';
 import { contextTokens, wholeNumber } from '../arguments.js';
@@ -46,10 +48,18 @@ export async function estimateCommand(context: CommandContext, args: readonly un
     const draft = options.draft === undefined ? null : (await subjectOf(options.draft, options.engine, config, io)).model;
     const surroundings = { env: io.env, cwd: io.cwd, limits: { ...defaultLimits, ...config.limits }, signal };
     const answer = await askEstimate({ ...meant.configured, ...question, contextTokens: question.contextTokens ?? meant.configured.contextTokens ?? null, declaredBytes: question.declaredBytes ?? meant.configured.declaredBytes ?? null, model: meant.model, draft }, surroundings).catch((error: unknown) => { throw asTyped(error); });
-    if (json) writeJson(io, { ...answer });
-    else for (const line of renderEstimate(answer, { columns: tableColumns(io.stdout), palette })) writeLine(io, line);
+    const learned = await learnedOf(answer.estimate.model, config.stateFolder);
+    if (json) writeJson(io, { ...answer, learned });
+    else for (const line of renderEstimate(answer, learned, { columns: tableColumns(io.stdout), palette })) writeLine(io, line);
     return exitCodes.done;
   });
+}
+
+/** What loads of this file have shown, card by card: the next one asks for that. */
+async function learnedOf(source: string, stateFolder: string | undefined): Promise<readonly LearnedError[]> {
+  if (!isAbsolute(source)) return [];
+  const real = await realpath(source).catch(() => source);
+  return (await listLearned(learnedFolder(stateFolder ?? defaultStatePath()))).filter((size) => size.source === real || size.source === source).map(errorOf);
 }
 
 /** What loads have shown beside what had been estimated for them; with a model, of those that have its name, or whose source does. */

@@ -18,7 +18,8 @@ export interface EstimateStyle {
 /** What a lease takes beside the estimate: ADR 0001. */
 const leased = (bytes: number): number => Math.ceil((bytes * 11) / 10);
 
-export function renderEstimate({ estimate, engine, trainedTokens }: Answer, { columns, palette }: EstimateStyle): readonly string[] {
+/** `learned`: of the same file, by earlier loads. */
+export function renderEstimate({ estimate, engine, trainedTokens }: Answer, learned: readonly LearnedError[], { columns, palette }: EstimateStyle): readonly string[] {
   const { options, cards: [card] } = estimate;
   if (card === undefined) return [];
   const contexts = `${options.parallel === 1 ? 'a context' : `${String(options.parallel)} contexts`} of ${String(options.contextTokens)} tokens`;
@@ -31,9 +32,15 @@ export function renderEstimate({ estimate, engine, trainedTokens }: Answer, { co
     title,
     ...renderTable([{ title: options.ranks > 1 ? `each of ${String(options.ranks)} cards` : 'part' }, { title: 'bytes', align: 'right' }, { title: 'how', shrinkTo: 20 }], rows, columns, palette),
     `A lease of ${palette.bold(formatBytes(leased(card.loadPeak.bytes)))}${options.ranks > 1 ? ' on each card' : ''}: with the headroom of a tenth, and the process's own floor besides.`,
+    ...learned.map(learnedLine),
     ...(beyond === null ? [] : [palette.yellow(beyond)]),
     ...note,
   ];
+}
+
+/** An estimate of the same parts was made for them then; a load now asks for what was measured. */
+function learnedLine({ engine, card, measuredBytes, error, loads }: LearnedError): string {
+  return `Learned by ${formatCount(loads, 'load')} on ${withoutControls(card)} (${engine}): ${formatBytes(measuredBytes)}, ${percent(error)} of what was estimated for it. A load there asks for that.`;
 }
 
 function figures({ weights, kv, compute, projector, draft, total, loadPeak }: CardEstimate, host: Figure): readonly (readonly [string, Figure])[] {

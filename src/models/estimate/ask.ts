@@ -7,7 +7,7 @@ import { inspectReference } from '../inspect/inspect.js';
 import { currentPolicy } from '../policy/policy.js';
 import { curatedProfiles, shippedFolder } from '../profile/curated.js';
 import { createReading, type Reading } from '../reading/reading.js';
-import { parseHubReference, parseReference, type HubReference, type ModelReference } from '../reference.js';
+import { parseHubReference, parseReference, type HubReference } from '../reference.js';
 import { partPaths } from '../formats/gguf-parts.js';
 import { fileSource } from '../formats/source.js';
 import { estimate, type ModelEstimate } from './estimate.js';
@@ -18,6 +18,7 @@ import { askLlama, type LlamaAnswer } from './llama-reckoning.js';
 import { localFiles, type Wanted, type WantedProjector } from './local-files.js';
 import { UnknownField } from './model-shape.js';
 import { defaultOptions, llamaBatchTokens, type Backend, type EstimateOptions } from './options.js';
+import { backendOf, placeOfProfile, placeOfPulled, type PlaceHere } from './places.js';
 import { readFacts, type OpenSource } from './read-facts.js';
 
 export interface Question extends Partial<Omit<EstimateOptions, 'contextTokens'>> {
@@ -75,35 +76,44 @@ interface Found {
 }
 
 async function factsOfReference(text: string, wanted: Wanted, surroundings: Surroundings, reading: Reading): Promise<Found> {
-  const { env, cwd, limits, signal } = surroundings;
-  const reference = localised(parseReference(text, { cwd, curatedIds: new Set(curatedProfiles().keys()) }));
-  if ('path' in reference) {
-    const projector = typeof wanted.projector === 'string' ? wanted.projector : { path: resolve(cwd, wanted.projector.path) };
-    const files = await localFiles(reference.path, { ...wanted, projector }, reading);
-    const facts = await readFacts(files, reading, signal);
-    const isGguf = files.format === 'gguf';
-    return { facts, backend: isGguf ? 'llama' : 'transformers', path: isGguf ? partPaths(files.name)[0] ?? files.name : null };
-  }
+  const place = await placeOf(text, wanted.backend, surroundings);
+  return 'path' in place ? factsHere(place, wanted, surroundings, reading) : factsOnHub(place, wanted, surroundings, reading);
+}
+
+/** A profile stands for files: those that ship or were pulled lie here, those of a repository on its hub. */
+async function placeOf(text: string, backend: Backend | undefined, { env, cwd }: Surroundings): Promise<PlaceHere | HubReference> {
+  const curated = curatedProfiles();
+  const reference = parseReference(text, { cwd, curatedIds: new Set(curated.keys()) });
+  if ('path' in reference) return { path: reference.path, backend: null };
+  if (reference.kind === 'generated') return placeOfProfile(reference.id, env, cwd);
+  if (reference.kind === 'hub') return await placeOfPulled(reference, backend, env, cwd) ?? reference;
+  const profile = curated.get(reference.id);
+  if (profile === undefined) throw new LeaseholdError('model_unknown', { model: reference.id, known: [...curated.keys()].join(', ') });
+  const shipped = shippedFolder(profile);
+  if (shipped !== null) return { path: shipped, backend: null };
+  const onHub = parseHubReference(`${profile.repository}@${profile.revision}`);
+  return await placeOfPulled(onHub, backend, env, cwd) ?? onHub;
+}
+
+async function factsHere({ path, backend }: PlaceHere, wanted: Wanted, { cwd, signal }: Surroundings, reading: Reading): Promise<Found> {
+  const projector = typeof wanted.projector === 'string' ? wanted.projector : { path: resolve(cwd, wanted.projector.path) };
+  const files = await localFiles(path, { backend: wanted.backend ?? backend ?? undefined, projector }, reading);
+  const facts = await readFacts(files, reading, signal);
+  if (files.format === 'gguf') return { facts, backend: 'llama', path: partPaths(files.name)[0] ?? files.name };
+  return { facts, backend: backend ?? 'transformers', path: null };
+}
+
+async function factsOnHub(reference: HubReference, wanted: Wanted, { env, cwd, limits, signal }: Surroundings, reading: Reading): Promise<Found> {
   const client = new HubClient({ settings: hubSettings(env), limits, ...(signal === undefined ? {} : { signal }) });
   const inspection = await inspectReference({ client, reading, policy: currentPolicy(), limits }, reference, wanted.backend === 'llama' ? { backend: 'llama_cpp' } : {});
-  const { backend } = inspection.profile;
   const files = hubFiles(client, inspection, wanted.projector === 'fitting');
   // One that was named lies here.
   const named = typeof wanted.projector === 'string' || files.format !== 'gguf' ? files : { ...files, projector: fileAt(resolve(cwd, wanted.projector.path)) };
-  return { facts: await readFacts(named, reading, signal), backend: backend === 'llama_cpp' ? 'llama' : backend === 'vllm' ? 'vllm' : 'transformers', path: null };
+  return { facts: await readFacts(named, reading, signal), backend: backendOf(inspection.profile), path: null };
 }
 
 function fileAt(path: string): OpenSource {
   return () => fileSource(path);
-}
-
-/** A profile stands for files: those that ship lie here, those of a repository on its hub. */
-function localised(reference: ModelReference): HubReference | Extract<ModelReference, { readonly path: string }> {
-  if (!('id' in reference)) return reference;
-  const profile = curatedProfiles().get(reference.id);
-  if (profile === undefined) throw new LeaseholdError('model_unknown', { model: reference.id, known: [...curatedProfiles().keys()].join(', ') });
-  const folder = shippedFolder(profile);
-  return folder === null ? parseHubReference(`${profile.repository}@${profile.revision}`) : { kind: 'folder', path: folder };
 }
 
 function trainedOf({ shape }: ModelFacts): number | null {

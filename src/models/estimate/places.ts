@@ -1,0 +1,47 @@
+/** A profile, or a reference that was pulled, as the files that lie here for it. */
+import { join } from 'node:path';
+import { LeaseholdError } from '../../../protocol/index.js';
+import { currentPolicy } from '../policy/policy.js';
+import type { Profile } from '../profile/profile.js';
+import { parseHubReference, type HubReference } from '../reference.js';
+import { storeRoot } from '../store/layout.js';
+import { ModelStore, type StoredModel } from '../store/store.js';
+import type { Backend } from './options.js';
+
+export interface PlaceHere {
+  /** Absolute: a GGUF file, or a folder. */
+  readonly path: string;
+  /** What it was pulled for; null: its format says. */
+  readonly backend: Backend | null;
+}
+
+/** What a generated profile stands for: its files here, or its repository at its commit. Rejects with `profile_unknown`, or what is wrong with its file. */
+export async function placeOfProfile(id: string, env: NodeJS.ProcessEnv, cwd: string): Promise<PlaceHere | HubReference> {
+  const model = await storeAt(env, cwd).find(id);
+  const { repository, revision, weight_files: [first] } = model.manifest.profile;
+  return placeOf(model) ?? parseHubReference(`${repository}@${revision}${first === undefined ? '' : `:${first}`}`);
+}
+
+/** What was pulled for a reference, and for that engine where one is named; null where nothing is, or not all of it. */
+export async function placeOfPulled(reference: HubReference, backend: Backend | undefined, env: NodeJS.ProcessEnv, cwd: string): Promise<PlaceHere | null> {
+  try {
+    const place = placeOf(await storeAt(env, cwd).findReference(reference));
+    return place !== null && (backend === undefined || (place.backend === 'llama') === (backend === 'llama')) ? place : null;
+  } catch (error) {
+    if (error instanceof LeaseholdError && error.code === 'profile_unknown') return null;
+    throw error;
+  }
+}
+
+export function backendOf({ backend }: Profile): Backend {
+  return backend === 'llama_cpp' ? 'llama' : backend === 'vllm' ? 'vllm' : 'transformers';
+}
+
+function storeAt(env: NodeJS.ProcessEnv, cwd: string): ModelStore {
+  return new ModelStore(storeRoot(env, cwd), currentPolicy());
+}
+
+function placeOf({ manifest: { profile }, folder, missing }: StoredModel): PlaceHere | null {
+  const [first] = profile.weight_files;
+  return missing === null ? { path: first === undefined ? folder : join(folder, ...first.split('/')), backend: backendOf(profile) } : null;
+}
