@@ -1,13 +1,22 @@
-/** The tries of one call: a worker that is lost before it sent a token is replaced, once; so is a card that can never hold the model. */
+/**
+ * The tries of one call, each before a token was sent: a worker that is lost is replaced, once, and so is a card that can
+ * never hold the model. A way that is lost, to a worker or to a broker that ends, is sought again within the deadline.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
 import { LeaseholdError } from '../../protocol/index.js';
 import type { Log } from '../../broker/shell/index.js';
+import { Patience } from '../client/patience.js';
 import type { WorkerCaller } from '../client/index.js';
 import type { Served } from './catalogue.js';
 import type { Link } from './link.js';
 import type { CallOptions } from './types.js';
 
-/** A call is placed at most so often for a worker that was lost; each time without a token having been sent. */
-const attemptsMax = 2;
+/** A call may lose so many workers less one: each may have cost a load, and it may be the call that ends them. */
+const workersMax = 2;
+/** So often a way to a worker or a broker is sought that was lost without a word. */
+const waysMax = 8;
+const firstPauseMs = 50;
+const lastPauseMs = 1_000;
 
 export interface AttemptsParts {
   readonly link: () => Promise<Link>;
@@ -28,10 +37,12 @@ export class Attempts {
   readonly #options: CallOptions;
   readonly #startedMs = performance.now();
   readonly #deadlineMs: number;
-  #left = attemptsMax;
+  #workersLeft = workersMax;
+  #waysLeft = waysMax;
+  #pauseMs = firstPauseMs;
   #link: Link | null = null;
   #generation: string | null = null;
-  /** Why the first try failed, when there is a second. */
+  /** Why the try before this one failed. */
   #lost: LeaseholdError | null = null;
   #wasMisplaced = false;
 
@@ -42,10 +53,11 @@ export class Attempts {
     this.#deadlineMs = options.deadlineMs ?? parts.requestDeadlineMs;
   }
 
-  /** Finds a worker. The second try keeps the age and the deadline of the first. */
+  /** Finds a worker. Every try keeps the age and the deadline of the first. */
   async next(): Promise<Attempt> {
     this.#generation = null;
-    this.#link = await unlessAborted(this.#parts.link(), this.#options.signal);
+    this.#link = null;
+    this.#link = await this.#wayToBroker();
     const ageMs = Math.round(performance.now() - this.#startedMs);
     const { callers } = this.#link;
     const placement = await callers.place(this.#served, this.#withTimeLeft(), ageMs);
@@ -60,16 +72,39 @@ export class Attempts {
       this.#wasMisplaced = true;
       return;
     }
-    this.#left -= 1;
     const { signal } = this.#options;
     // Our own reason says more than that the call was cancelled: the orchestrator was closed, or its reader has left.
     if (signal?.aborted === true) throw signal.reason instanceof LeaseholdError ? signal.reason : LeaseholdError.from(error);
     const wasLost = isLostWorker(error);
     // By then the broker knows of the end, too, and does not send the next try to the same worker.
     const explained = wasLost && this.#link !== null ? await this.#link.obituaries.explain(error, this.#generation) : LeaseholdError.from(error);
-    if (this.#left === 0 || !wasLost || tokensReceived(error) > 0) throw this.#told(this.#asAsked(explained));
+    // Without a broker within reach there is nobody to ask again; whoever looked for one has looked long enough.
+    if (!wasLost || this.#link === null || tokensReceived(error) > 0 || !this.#mayGoOn(explained)) throw this.#told(this.#asAsked(explained));
     this.#lost = explained;
-    this.#parts.log.warn({ model: this.#served.name, generation: this.#generation, reason: explained.message }, 'the worker was lost before its first token; placing the call anew');
+    this.#parts.log.warn({ model: this.#served.name, generation: this.#generation, reason: explained.message }, 'lost before its first token; placing the call anew');
+    // A crowd that was cut off together does not come back together.
+    const thisPauseMs = this.#pauseMs * (1 + Math.random());
+    this.#pauseMs = Math.min(lastPauseMs, 2 * this.#pauseMs);
+    // Whoever aborts meanwhile is told by the next try, as everywhere.
+    await Promise.race([pause(thisPauseMs), unlessAborted(new Promise<void>(() => undefined), signal).catch(() => undefined)]);
+  }
+
+  /** Counts what was lost. Who says that it ends is followed by somebody else, or by nobody: that is the deadline's to judge. */
+  #mayGoOn({ code }: LeaseholdError): boolean {
+    if (code === 'worker_exited') this.#workersLeft -= 1;
+    else if (code !== 'shutting_down') this.#waysLeft -= 1;
+    return this.#workersLeft > 0 && this.#waysLeft > 0 && this.#timeLeftMs > this.#pauseMs;
+  }
+
+  /** Another's broker that ends, or one that starts in its place, takes its time. */
+  #wayToBroker(): Promise<Link> {
+    return new Promise((resolve, reject) => {
+      const patience = new Patience(() => {
+        reject(new LeaseholdError('deadline_passed', { what: 'reaching a broker', deadlineMs: this.#deadlineMs, reason: 'the last one is gone, and no other has answered yet' }));
+      });
+      patience.wait(this.#timeLeftMs);
+      unlessAborted(this.#parts.link(), this.#options.signal).then(resolve, reject).finally(() => { patience.end(); });
+    });
   }
 
   /** It was placed by no more than its name, on a card that can never hold it; from now on the broker knows its size. */
@@ -92,8 +127,11 @@ export class Attempts {
   }
 
   #withTimeLeft(): CallOptions & { readonly deadlineMs: number } {
-    const passedMs = performance.now() - this.#startedMs;
-    return { ...this.#options, deadlineMs: Math.max(0, Math.round(this.#deadlineMs - passedMs)) };
+    return { ...this.#options, deadlineMs: Math.round(this.#timeLeftMs) };
+  }
+
+  get #timeLeftMs(): number {
+    return Math.max(0, this.#deadlineMs - (performance.now() - this.#startedMs));
   }
 }
 

@@ -113,6 +113,20 @@ t.test('who waits for a worker when the broker is closed is told of that, and no
   t.match(await refused, { code: /^(shutting_down|broker_lost)$/, message: /^(The broker is shutting down\.|The broker is gone)/ });
 });
 
+t.test('calls that find the broker just ending are served by the next, which one of their own orchestrators is', async (t) => {
+  const stateFolder = folder(t);
+  const owner = await open(t, given(stateFolder, { broker: 'auto' }));
+  await owner.load('brief');
+  const guests = await Promise.all(Array.from({ length: 3 }, () => createOrchestrator(given(stateFolder, { broker: 'auto' }))));
+  t.teardown(() => Promise.all(guests.map((guest) => guest.close())));
+  t.ok(guests.every(({ ownsBroker }) => !ownsBroker));
+  const closing = owner.close();
+  const answers = await Promise.all(guests.map((guest) => guest.generate('brief', 'hello').result()));
+  t.ok(answers.every(({ text }) => text === 'brief'));
+  t.equal(guests.filter(({ ownsBroker }) => ownsBroker).length, 1);
+  await closing;
+});
+
 t.test('a process that dies while it waits leaves no place in the queue', async (t) => {
   const stateFolder = folder(t);
   const owner = await open(t, given(stateFolder, { models: { firm: scripted({ weightsBytes: 50 * MiB }, { pinned: true }), large: scripted({ weightsBytes: 40 * MiB }) } }));
