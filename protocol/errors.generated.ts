@@ -27,7 +27,7 @@ export const errorTable = {
   queue_full: { number: 202, http: 429, retryable: true, message: "{limit} requests already wait for {device}, {own} of them yours; nobody else has more.", help: "Retry later, or raise limits.queuedRequestsPerCardMax." },
   device_unknown: { number: 203, http: 404, retryable: false, message: "There is no card {device}; known: {known}.", help: "Use a UUID from `leasehold ps`." },
   device_lost: { number: 204, http: 503, retryable: true, message: "Card {device} is not answering since {sinceMs} ms.", help: "Check the driver; nothing new is granted there until it answers." },
-  device_unmeasured: { number: 205, http: 503, retryable: true, message: "Free memory of {device} is unknown ({reading}); no grant relies on a guess.", help: "Repair the probe, or allow the ledger alone: allowLedgerOnly: true." },
+  device_unmeasured: { number: 205, http: 503, retryable: true, message: "Free memory of {device} is unknown ({reading}); no grant relies on a guess.", help: "Repair the probe, or allow the ledger alone: allowLedgerOnly: true, for the machine's memory hostMemory.allowUnknown: true." },
   bytes_invalid: { number: 206, http: 400, retryable: false, message: "{field} is {value}; it must be an integer from {minimum} to {maximum} bytes.", help: "Give bytes as a whole number." },
   lease_unknown: { number: 207, http: 404, retryable: false, message: "There is no lease {lease} here.", help: "It was released, or belongs to another process; ask list_models or ledger." },
   lease_not_yours: { number: 208, http: 403, retryable: false, message: "Lease {lease} belongs to generation {owner}, not to {generation}.", help: "Only the process that holds a lease may change it." },

@@ -26,19 +26,16 @@ import { Queries } from './queries.js';
 import { recallProcesses, rememberCards, type Kept, type Lives } from './recall.js';
 import { Reception } from './reception.js';
 import { Resumes } from './resume.js';
-import { Sampler, cardAdded, type CardReader, type Owners } from './sampler.js';
+import { Sampler, cardAdded, type CardReader, type KeptFree, type Owners } from './sampler.js';
 import { Sessions, type Session } from './session.js';
 import { cardLocksPath, defaultStatePath, makePrivateFolder, openStateFolder, removeStaleDataSockets, type StateFolder } from './state-folder.js';
 import { ThreadShares } from './thread-shares.js';
 import { Workers, type MemoryDescription } from './workers.js';
 
 /** A card this broker owns, or the machine's memory (of kind `host`): what it is, who reads it, what is kept free there. */
-export interface OwnedCard {
+export interface OwnedCard extends KeptFree {
   readonly card: CardDescription;
   readonly reader: CardReader;
-  readonly reserveBytes: number;
-  /** Made free for other programs, beside the reserve, when they take more; null or left out: nothing is given up for them. */
-  readonly yieldFreeBytes?: number | null;
 }
 
 export interface BrokerOptions {

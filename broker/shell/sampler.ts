@@ -35,6 +35,9 @@ export function cardAdded({ device, name, kind, totalBytes, confirms, floorBytes
 /** What the operator keeps free on a card: always, and for programs that are not ours when they take more. */
 export interface KeptFree {
   readonly reserveBytes: number;
+  /** The reserve of a size, where the operator has set none; only the machine's memory changes its size. */
+  readonly reserveOf?: (totalBytes: number) => number;
+  /** Made free for other programs, beside the reserve, when they take more; null or left out: nothing is given up for them. */
   readonly yieldFreeBytes?: number | null;
 }
 
@@ -42,9 +45,9 @@ export interface KeptFree {
 const strangersTold = 4;
 
 interface Watch {
-  readonly card: CardDescription;
+  card: CardDescription;
   readonly reader: CardReader;
-  readonly kept: KeptFree;
+  kept: KeptFree;
   lost: boolean;
   reading: boolean;
   /** A reading taken not before this is still wanted; 0: none. */
@@ -114,7 +117,17 @@ export class Sampler {
     }
     if (watch.lost) this.#feed(cardAdded(watch.card, watch.kept));
     watch.lost = false;
+    if (reading.kind === 'read') this.#resize(watch, reading.totalBytes);
     this.#feed(this.#eventOf(reading));
+  }
+
+  /** A reserve that is a share of the size goes with it. */
+  #resize(watch: Watch, totalBytes: number): void {
+    const { card, kept } = watch;
+    if (kept.reserveOf === undefined || card.totalBytes === totalBytes) return;
+    watch.card = { ...card, totalBytes };
+    watch.kept = { ...kept, reserveBytes: kept.reserveOf(totalBytes) };
+    this.#feed(cardAdded(watch.card, watch.kept));
   }
 
   /** Figures that cannot be told apart by owner (out of descriptors, say) are no reading: none of them may pass for foreign. */

@@ -32,7 +32,7 @@ export function ownHostMemory(options: HostMemoryOptions, cards: readonly CardDe
   const card = memory.describe();
   const reserveBytes = options.reserveBytes ?? defaultHostReserveBytes(card.totalBytes === 0 ? totalmem() : card.totalBytes);
   checkRoom(card, reserveBytes);
-  return { card, reader: memory, reserveBytes };
+  return { card, reader: memory, reserveBytes, ...(options.reserveBytes === undefined || options.reserveBytes === null ? { reserveOf: defaultHostReserveBytes } : {}) };
 }
 
 function simulatedMemory(word: string, stateId: string, options: HostMemoryOptions): OwnedCard {

@@ -72,7 +72,7 @@ t.test('B185: a park begins only with room for its peak', async (t) => {
 
 t.test('R57, B188: the copy of a model that goes on serving is the first victim; then what is parked goes', async (t) => {
   const orchestrator = await withMemory(t, 'sim:20MiB', {
-    models: { busy: parkable({ text: 'word '.repeat(600), tokensPerSecond: 100 }), a: parkable(), needy: scripted({ weightsBytes: MiB, hostBytes: 10 * MiB }), more: scripted({ weightsBytes: MiB, hostBytes: 8 * MiB }) },
+    models: { busy: parkable({ text: 'word '.repeat(600), tokensPerSecond: 100 }), a: parkable(), needy: { ...scripted({ weightsBytes: MiB, hostBytes: 10 * MiB }), pinned: true }, more: scripted({ weightsBytes: MiB, hostBytes: 8 * MiB }) },
   });
   await orchestrator.load('busy');
   await orchestrator.load('a');

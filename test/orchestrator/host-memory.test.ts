@@ -82,6 +82,14 @@ t.test('R57: the limit of a cgroup is the machine’s size, as it changes; and w
   t.match((await ledger()).host, { device: 'HOST-0', totalBytes: 3 * gib, reserveBytes: gib, truth: 'system', missing: null });
   writeFileSync(join(root, 'sys/fs/cgroup/job/memory.max'), `${2 * gib}\n`);
   await until('the lower limit', async () => (await ledger()).host?.totalBytes === 2 * gib);
+  writeFileSync(join(root, 'sys/fs/cgroup/job/memory.max'), `${gib / 4}\n`);
+  writeFileSync(join(root, 'sys/fs/cgroup/job/memory.current'), `${gib / 8}\n`);
+  await until('a limit of a twelfth', async () => (await ledger()).host?.totalBytes === gib / 4);
+  t.match((await ledger()).host, { reserveBytes: gib / 8, missing: null }, 'the default reserve goes with it');
+  writeFileSync(join(root, 'sys/fs/cgroup/job/memory.max'), 'max\n');
+  await until('no limit', async () => (await ledger()).host?.totalBytes === 8 * gib);
+  t.match((await ledger()).host, { reserveBytes: gib, missing: null }, 'a container that is resized goes on');
+  writeFileSync(join(root, 'sys/fs/cgroup/job/memory.max'), `${2 * gib}\n`);
   writeFileSync(join(root, 'sys/fs/cgroup/job/memory.stat'), 'unreadable\n');
   await until('the reading to be missing', async () => (await ledger()).host?.missing?.reading === 'unknown');
 });

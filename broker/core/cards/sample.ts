@@ -104,14 +104,14 @@ function regained(core: Core, card: Card): void {
   card.missing = null;
 }
 
-/** No card changes its size so much; a driver that counts in another unit all at once does. */
+/** No card changes its size so much; a driver that counts in another unit all at once does. The machine's memory has the size that its cgroup says by now. */
 const sameUnitFactorMax = 8;
 
 /** More used or free than there is, no count at all, or one in another unit: nonsense, and the last good reading is kept with its age (B104). */
 function nonsenseIn(card: Card, { usedBytes, totalBytes }: Sampled): string | null {
   const isCount = Number.isSafeInteger(usedBytes) && Number.isSafeInteger(totalBytes) && totalBytes > 0;
   if (!isCount || usedBytes < 0 || usedBytes > totalBytes) return `used ${String(usedBytes)} of ${String(totalBytes)} bytes is no reading`;
-  const isSameUnit = totalBytes * sameUnitFactorMax > card.totalBytes && totalBytes < card.totalBytes * sameUnitFactorMax;
+  const isSameUnit = card.kind === 'host' || (totalBytes * sameUnitFactorMax > card.totalBytes && totalBytes < card.totalBytes * sameUnitFactorMax);
   return isSameUnit ? null : `a total of ${String(totalBytes)} bytes is no reading of a card of ${inWords(card.totalBytes)}: it counts in another unit`;
 }
 

@@ -6,7 +6,7 @@
  */
 import { available } from '../ledger/available.js';
 import type { Refusal } from '../requests/deny.js';
-import { planHost, carryOutHost, hostLeavingBytes } from './eviction.js';
+import { planHost, carryOutHost, hostDrainingBytes, hostLeavingBytes, type HostVictim } from './eviction.js';
 import { setHostHold } from './hold.js';
 import { hostNeedOf } from './share.js';
 import { capacityBytes } from '../ledger/need.js';
@@ -110,7 +110,7 @@ export function wakeHostWaiters(core: Core, host: Card): void {
 function pursueHost(core: Core, host: Card, waiter: Waiter, ownBytes: number, isTurn: boolean): string | null {
   const shortBytes = waiter.hostNeedBytes - ownBytes - hostLeavingBytes(core, host);
   if (waiter.hostTriedEpoch === host.planEpoch && waiter.hostHopeless) return 'host_full';
-  const plan = shortBytes <= 0 ? [] : planHost(core, host, seekerOf(core, waiter), shortBytes);
+  const plan = shortBytes <= 0 ? [] : planFor(core, host, waiter, shortBytes);
   waiter.hostTriedEpoch = host.planEpoch;
   setHopeless(core, waiter, plan === null);
   if (plan === null) return 'host_full';
@@ -118,7 +118,7 @@ function pursueHost(core: Core, host: Card, waiter: Waiter, ownBytes: number, is
   if (plan.length === 0) return 'host_leaving';
   waiter.planned = true;
   carryOutHost(core, host, plan, {
-    cause: 'plan', waiterSinceAtUs: waiter.arrivedAtUs, reason: `room in the machine's memory for ${waiter.model}`,
+    cause: 'plan', waiterSinceAtUs: waiter.arrivedAtUs, beneficiary: waiter.key, reason: `room in the machine's memory for ${waiter.model}`,
     tell: (victims, costText) => {
       explain(core, {
         verdict: 'evicting', text: `${waiter.model} needs ${inWords(shortBytes)} more of the machine's memory: ${costText}`,
@@ -127,6 +127,17 @@ function pursueHost(core: Core, host: Card, waiter: Waiter, ownBytes: number, is
     },
   });
   return 'host_leaving';
+}
+
+/** Idle victims; else nobody more than those whose doors are shut already; else, once it has waited as long as its class says, busy ones. Null: nothing would suffice, or not yet. */
+function planFor(core: Core, host: Card, waiter: Waiter, shortBytes: number): readonly HostVictim[] | null {
+  const seeker = seekerOf(core, waiter);
+  const idle = planHost(core, host, seeker, shortBytes);
+  if (idle !== null) return idle;
+  const restBytes = shortBytes - hostDrainingBytes(core, host);
+  if (restBytes <= 0 || (restBytes < shortBytes && planHost(core, host, seeker, restBytes) !== null)) return [];
+  const mayDrain = core.attendedUs - waiter.arrivedUs >= core.options.classPolicies[waiter.class].drainAfterMs * 1_000;
+  return mayDrain ? planHost(core, host, seeker, restBytes, true) : null;
 }
 
 /** Those that came after it need not wait for what has no prospect. */

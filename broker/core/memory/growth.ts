@@ -135,7 +135,7 @@ export function relieveHost(core: Core, host: Card): void {
   if (plan.length === 0) return;
   count(core, 'hostPressures');
   carryOutHost(core, host, plan, {
-    cause: 'pressure', waiterSinceAtUs: null, reason: 'the machine\'s memory runs short',
+    cause: 'pressure', waiterSinceAtUs: null, beneficiary: null, reason: 'the machine\'s memory runs short',
     tell: (victims, costText) => {
       explain(core, { verdict: 'evicting', text: `the machine's memory is ${inWords(shortBytes)} short of its reserve: ${costText}`, generation: '', device: host.device, victims });
     },

@@ -130,7 +130,8 @@ export function rehost(core: Core, lease: Lease): void {
 function wantedOf(lease: Lease, share: HostShare): number {
   // Nobody gives it back, so nothing of it is.
   if (lease.state === 'quarantined') return share.charge.wantedBytes;
-  if (lease.release?.then === 'closed') return 0;
+  // Given back as a whole, or being closed.
+  if (lease.state === 'releasing' && (lease.release === null || lease.release.then === 'closed')) return 0;
   const { neededBytes, copyBytes, peakBytes } = share.asked;
   const copy = Math.max(lease.hostBytes, share.keepsCopy && !share.loaded ? copyBytes : 0);
   const wantedBytes = withHeadroom(Math.max(neededBytes + copy, share.loaded ? 0 : peakBytes));

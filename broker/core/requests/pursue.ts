@@ -117,7 +117,6 @@ export function trimDrains(core: Core, card: Card): void {
   const { freeBytes } = available(core, card);
   if (freeBytes === null) return;
   const { firmBytes, drainingBytes } = leavingBytes(core, card);
-  if (drainingBytes === 0) return;
   let wantedBytes = 0;
   for (const waiter of inOrder(core, card)) if (waiter.planned) wantedBytes += waiter.needBytes;
   let surplusBytes = Math.max(0, freeBytes) + firmBytes + drainingBytes - wantedBytes;

@@ -178,7 +178,7 @@ function followCommand(check: Check, effect: EffectOf<'move' | 'recall' | 'list_
     isWhole: effect.type === 'move' && effect.bytes === null,
     freesBytes: effect.type === 'move' && lease !== undefined ? (effect.bytes ?? lease.promiseBytes) : 0, when: effect.type === 'move' ? effect.when : null,
     sentAtUs: book.nowUs, attendedMaxUs: book.clock.mostUs, beneficiary: leaseId === null ? null : (check.beneficiaries.get(leaseId) ?? null),
-    answered: false, settled: false, draining: false, cancelled: false,
+    answered: false, answeredAtUs: 0, settled: false, draining: false, cancelled: false,
   };
   book.commands.set(effect.command, command);
   if (command.kind !== 'move' || command.beneficiary === null || leaseId === null) return;

@@ -267,6 +267,7 @@ function followAnswer(book: Book, event: Extract<CoreEvent, { type: 'command_ans
     return;
   }
   command.answered = true;
+  command.answeredAtUs = event.atUs;
   if (answer.kind === 'failed' || answer.kind === 'unsupported') process.commandFailures++;
   const isWhole = command.isWhole && answer.kind === 'done' && answer.target === 'none';
   if (isWhole && answer.residentBytes > 0) process.commandFailures++;

@@ -206,6 +206,8 @@ export interface AuditedCommand {
   /** (generation, request) for whom it was ordered; null: an idle model's end, or no request behind it. */
   readonly beneficiary: string | null;
   answered: boolean;
+  /** When it was; 0: it was not, or its process is gone. */
+  answeredAtUs: number;
   /** A report said that the model is where the command wanted it; the answer itself may come later. */
   settled: boolean;
   draining: boolean;

@@ -70,8 +70,7 @@ function checkMoves(check: Check): void {
 
 /** Commanded before, or in a state in which a command would find nothing. */
 function isOnItsWay(check: Check, lease: AuditedLease): boolean {
-  const wasCommanded = [...check.book.commands.values()].some((command) => command.kind === 'move' && command.lease === lease.lease && command.sentAtUs >= lease.loadedAtUs);
-  return wasCommanded || lease.stage !== 'resident' || lease.residentBytes === 0 || lease.isQuarantined || lease.growing || lease.blamed;
+  return check.book.wasTold(lease) || lease.stage !== 'resident' || lease.residentBytes === 0 || lease.isQuarantined || lease.growing || lease.blamed;
 }
 
 /** By the ledger as shown: only a gang that has all of its cards keeps bytes anywhere, and on each card one at most. */

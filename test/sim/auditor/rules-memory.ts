@@ -118,7 +118,7 @@ function isRedundant(check: Check, has: LeaseMemory, record: ExplainRecord | nul
   if (lease?.stage !== 'resident' || has.copyBytes === 0 || has.refusedTrim || lease.growing || lease.isQuarantined || lease.shortBytes > 0 || lease.revived) return false;
   if (process?.state !== 'ready' || !process.connected || process.misbehaviour + process.commandFailures > 0) return false;
   if (record !== null && record.model === lease.model) return false;
-  return ![...book.commands.values()].some((command) => command.lease === has.lease && command.sentAtUs >= lease.loadedAtUs && (command.kind === 'move' || command.kind === 'trim'));
+  return !book.wasTold(lease, ['move', 'trim']);
 }
 
 export function checkTrim(check: Check, trim: EffectOf<'trim_host'>): void {
@@ -165,7 +165,7 @@ function checkPressure(check: Check, memory: MemoryBook, name: string): void {
 }
 
 /** What is free there by the last reading, everything promised and every floor there may be taken off, process by process. Null: not known. */
-function surelyFreeBytes(check: Check, memory: MemoryBook): number | null {
+export function surelyFreeBytes(check: Check, memory: MemoryBook): number | null {
   const { book, truth } = check;
   const card = book.cards.get(memory.device);
   if (card?.sample?.hasFigures !== true || card.missing !== null) return null;

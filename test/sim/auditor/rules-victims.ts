@@ -2,6 +2,8 @@
 import type { ExplainRecord } from '../../../broker/core/explain.js';
 import type { Check, EffectOf } from './check.js';
 import { isOn, requestKey, type AuditedCommand, type AuditedLease, type AuditedRequest } from './records.js';
+import { memoryNeedBytes } from './follow-memory.js';
+import { surelyFreeBytes } from './rules-memory.js';
 import { floorsBytes, knownRoomBytes } from './known-room.js';
 import { isForStrangers } from './rules-yield.js';
 
@@ -28,8 +30,13 @@ export function checkMove(check: Check, move: EffectOf<'move'>): void {
   if (request.device !== null && request.device !== lease.device) return;
   checkOwnModel(check, name, request, lease);
   checkResidency(check, name, request, lease);
-  if (move.when === 'drained' && lease.inFlight + lease.queued > 0) checkDoor(check, name, request, lease);
-  if (!isForMemory(check, lease)) checkNeed(check, name, request, lease);
+  const forMemory = isForMemory(check, lease);
+  if (move.when === 'drained' && lease.inFlight + lease.queued > 0) {
+    checkDoorTime(check, name, request);
+    if (forMemory) checkMemoryDoor(check, name, request, lease);
+    else checkDoor(check, name, request, lease);
+  }
+  if (!forMemory) checkNeed(check, name, request, lease);
 }
 
 /** It makes room in the machine's memory, not on its card. */
@@ -97,12 +104,32 @@ function checkResidency(check: Check, name: string, request: AuditedRequest, lea
   }
 }
 
-/** A busy model's door may be shut only after the class's wait, and only when no idle set suffices (D19). */
-function checkDoor(check: Check, name: string, request: AuditedRequest, lease: AuditedLease): void {
+/** A busy model's door may be shut only after the class's wait, (D19) */
+function checkDoorTime(check: Check, name: string, request: AuditedRequest): void {
   const { book, event } = check;
   const waitedUs = event.atUs - request.sinceUs;
   const drainAfterUs = book.options.classPolicies[request.class].drainAfterMs * 1_000;
   if (waitedUs < drainAfterUs) check.broken('door-early', `${name}: the waiter has waited ${waitedUs} us of ${drainAfterUs}`);
+}
+
+/** nor for the machine's memory while models that are idle there would surely suffice; */
+function checkMemoryDoor(check: Check, name: string, request: AuditedRequest, lease: AuditedLease): void {
+  const { book } = check;
+  const { memory } = book;
+  const freeBytes = memory === null ? null : surelyFreeBytes(check, memory);
+  if (memory === null || freeBytes === null || request.kind !== 'budget') return;
+  let idleBytes = 0;
+  for (const other of book.leases.values()) {
+    const has = memory.leases.get(other.lease);
+    if (has !== undefined && has.loaded && other !== lease && isIdleVictim(check, request, other)) idleBytes += has.asked.neededBytes + has.copyBytes;
+  }
+  const needBytes = memoryNeedBytes(book, request);
+  if (freeBytes + idleBytes >= needBytes) check.broken('door-needless', `${name}: ${idleBytes} idle and ${freeBytes} free in memory suffice for ${needBytes}`);
+}
+
+/** nor for a card while an idle set there does. */
+function checkDoor(check: Check, name: string, request: AuditedRequest, lease: AuditedLease): void {
+  const { book } = check;
   if (request.kind !== 'budget') return;
   let idleBytes = 0;
   for (const other of book.leases.values()) {
@@ -130,10 +157,8 @@ function isIdleVictim(check: Check, request: AuditedRequest, lease: AuditedLease
   // What it has on another card goes with it, and may not go there now.
   const isKept = [...check.book.leases.values()].some((other) => other.gang !== null && other.gang === lease.gang && other !== lease && holdsToken(check, other));
   if (isKept) return false;
-  // One that was commanded since its load and is still there may be passed over for having failed.
-  const wasCommanded = [...check.book.commands.values()].some((command) => command.lease === lease.lease && command.kind === 'move' && command.sentAtUs >= lease.loadedAtUs);
   const residentUs = check.event.atUs - lease.loadedAtUs;
-  return !wasCommanded && residentUs > 2 * check.book.options.classPolicies[lease.class].minimumResidencyMs * 1_000;
+  return !check.book.wasTold(lease) && residentUs > 2 * check.book.options.classPolicies[lease.class].minimumResidencyMs * 1_000;
 }
 
 /** Nobody leaves for a request that can never fit, or that already has what it needs on its way. */

@@ -31,6 +31,18 @@ export const memoryMutants: readonly Mutant[] = [
     from: 'const fewest = choose(shortBytes, redundant);', to: 'const fewest = choose(shortBytes, [...parkedModels(core, seeker), ...redundant]);',
   },
   {
+    name: 'memory-never-unloaded', about: 'an idle model that needs the memory itself stays, whoever waits for it', file: 'memory/eviction.js',
+    from: '...residentModels(core, seeker, redundant, busyToo), ', to: '', pinnedBy: 'host-needs',
+  },
+  {
+    name: 'memory-cut-off', about: 'a busy model is unloaded for want of memory with its calls inside', file: 'memory/eviction.js',
+    from: "when: busy ? 'drained' : 'now', bytes: null, target: 'none'", to: "when: 'now', bytes: null, target: 'none'",
+  },
+  {
+    name: 'memory-door-early', about: 'a busy model is drained for want of memory at once', file: 'memory/admission.js',
+    from: 'return mayDrain ? ', to: 'return true ? ',
+  },
+  {
     name: 'copies-in-vain', about: 'copies go though there is room', file: 'memory/admission.js',
     from: 'const shortBytes = waiter.hostNeedBytes - ownBytes - hostLeavingBytes(core, host);', to: 'const shortBytes = waiter.hostNeedBytes;',
   },
