@@ -64,7 +64,7 @@ function checkRoom(check: Check, memory: MemoryBook, name: string, owner: string
   const generations = new Set([...now.processes(), ...sampled.byProcess.keys(), ...[...memory.leases.values()].map(({ generation }) => generation)]);
   for (const generation of generations) {
     const trueBytes = now.bytesOf(generation);
-    const promisedBytes = promised(memory, generation);
+    const promisedBytes = promised(check, memory, generation);
     boundBytes += Math.max(trueBytes, promisedBytes);
     const sampledBytes = sampled.byProcess.get(generation) ?? 0;
     unknowableBytes += Math.max(0, Math.max(0, trueBytes - promisedBytes) - Math.max(0, sampledBytes - promisedBytes));
@@ -81,12 +81,16 @@ function isRead(check: Check, memory: MemoryBook, card: AuditedCard, name: strin
   const { limits } = check.book.options;
   const ageUs = card.sample === null ? Infinity : check.event.atUs - card.sample.takenAtUs;
   const isYoung = ageUs <= limits.sampleMaxAgeMs * 1_000;
+  // Read before all had spoken, it decides nothing, and another cannot be had.
+  const isOfBefore = card.sample !== null && card.sample.takenAtUs < check.book.lastReturnUs;
+  if (isOfBefore && card.missing !== null && memory.allowUnknown) return false;
   if (!isYoung && !memory.allowUnknown) check.broken('memory-unread', `${name}: the last reading of memory is ${ageUs} us old`);
   return isYoung;
 }
 
-function promised(memory: MemoryBook, generation: string): number {
-  return memory.leasesOf(generation).reduce((sum, has) => sum + memory.promiseOf(has), 0);
+/** Of what is quarantined and left to the reading, what is there is all. */
+function promised({ book }: Check, memory: MemoryBook, generation: string): number {
+  return memory.leasesOf(generation).reduce((sum, has) => sum + (book.leases.get(has.lease)?.isLeftToReading === true ? 0 : memory.promiseOf(has)), 0);
 }
 
 /** The record of this step by which that lease is a victim of the machine's memory. */
