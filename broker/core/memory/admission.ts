@@ -50,7 +50,9 @@ function lookAtHost(core: Core, waiter: Waiter, isTurn: boolean): string | null 
   }
   if (isBehind(core, waiter)) return 'host_behind';
   // What is held there is held for one that comes after it.
-  const reason = waiter.hostNeedBytes <= freeBytes ? null : pursueHost(core, host, waiter, freeBytes, isTurn);
+  const fits = waiter.hostNeedBytes <= freeBytes;
+  if (fits) setHopeless(core, waiter, false);
+  const reason = fits ? null : pursueHost(core, host, waiter, freeBytes, isTurn);
   if (reason === 'host_full' && !isOverdue(core, waiter)) {
     setHostHold(core, host, waiter, 0);
     return reason;

@@ -295,6 +295,26 @@ t.test('a copy given back of a model that has been parked meanwhile was all of i
   }
 });
 
+t.test('who had no prospect and has one by now goes before the younger that room is kept for: no two take it from each other', async (t) => {
+  const on = stage(20 * GiB, { cards: 3 });
+  const app = on.session('holder');
+  for (const device of ['GPU-0', 'GPU-1']) on.resident(app, `full-${device}`, 90 * GiB, { device, policy: { pinned: true } });
+  kept(on, on.worker({ engine: 'python', device: 'GPU-2' }), 'copied', 2 * GiB, { device: 'GPU-2' });
+  on.truth(host0).foreignBytes = 16 * GiB;
+  on.sample(host0);
+  for (const [name, device, bytes] of [['elder', 'GPU-0', 4 * GiB], ['younger', 'GPU-1', 5 * GiB]] as const) {
+    on.ask(on.worker({ engine: 'python-b', device, model: `first-${name}` }), name, 20 * GiB, { device, host: { peakBytes: bytes } });
+  }
+  on.pass(on.core.options.limits.backfillUntilMs + 500);
+  t.ok(on.core.attendedUs < on.core.options.classPolicies.normal.longestWaitMs * 1_000, 'neither has waited as long as any may');
+  t.equal(on.cardView(host0).holdBytes, 0, 'all that may leave would not be enough for either');
+  on.truth(host0).foreignBytes = 13 * GiB;
+  on.sample(host0);
+  t.equal(on.cardView(host0).holdBytes, plusTenth(4 * GiB), 'the copy could make room for the younger, and there is room for the elder');
+  on.pass(500);
+  t.equal(on.cardView(host0).holdBytes, plusTenth(4 * GiB), 'and so it stays');
+});
+
 t.test('an engine that cannot give a copy back by itself is not asked again', async (t) => {
   const on = stage(20 * GiB);
   const worker = on.worker({ engine: 'python' });

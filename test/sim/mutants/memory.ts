@@ -111,6 +111,10 @@ export const memoryMutants: readonly Mutant[] = [
     from: "if (lease.host !== null && lease.job?.rung === 'park')\n            lease.host.parks = true;", to: '',
   },
   {
+    name: 'hopeless-for-good', about: 'who had no prospect in memory once keeps nobody up though there is room for it, and two take what is kept from each other', file: 'memory/admission.js', pinnedBy: 'host',
+    from: 'if (fits)\n        setHopeless(core, waiter, false);', to: '',
+  },
+  {
     name: 'memory-hold-taken', about: 'what is kept in memory for one is given to whoever asks next', file: 'memory/admission.js',
     from: 'waiter.hostNeedBytes <= freeBytes - host.holdBytes + waiter.hostHoldBytes;', to: 'waiter.hostNeedBytes <= freeBytes;',
   },
