@@ -71,6 +71,8 @@ export const defaultLimits = {
   workerIdleMs: 60_000,
   /** How long a worker goes on without its broker before it ends, and a restarted broker waits for it. 0, as in an app that embeds its broker: at once; `leasehold up` takes 30 s. */
   reattachGraceMs: 0,
+  /** How long calls may go on when their broker is stopped, before its workers are ended. 0, as in an app that embeds it: not at all; `leasehold up` takes 10 s. */
+  shutdownDrainMs: 0,
 
   // Admission
   /** Longest a request may wait when it names no deadline. */
@@ -253,6 +255,7 @@ const minimums: Readonly<Partial<Record<LimitName, number>>> = {
   cardLostGraceMs: 0,
   workerIdleMs: 0,
   reattachGraceMs: 0,
+  shutdownDrainMs: 0,
   measureToleranceBytes: 0,
   hostGrowthBytesMax: 0,
   yieldRestMs: 0,

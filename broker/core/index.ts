@@ -4,6 +4,7 @@ export { step } from './step.js';
 export { snapshot, restore } from './snapshot.js';
 export { checkInvariants } from './invariants.js';
 export { ledgerView } from './view-build.js';
+export { callsInside } from './processes/calls.js';
 export { floorsOf, mayHold, shareReading } from './restart/on-record.js';
 export { explainRecords, type ExplainFilter } from './report.js';
 export { evictionTarget, type DelegatedEviction, type EvictionTarget } from './cards/offset.js';

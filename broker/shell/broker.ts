@@ -4,10 +4,11 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { LeaseholdError, classPolicies, type ClassPolicy, type Limits, type RequestClass } from '../../protocol/index.js';
 import { errorMessage, listen, memoryPair, removeStaleSocket, type ByteStream, type Listener } from '../../protocol/node/index.js';
-import { createCore, floorsOf, mayHold, shareReading, type Core } from '../core/index.js';
+import { callsInside, createCore, floorsOf, mayHold, shareReading, type Core } from '../core/index.js';
 import { SimulatedCard, type CardDescription } from '../devices/index.js';
 import { createSupervisor, isAlive, processTable, startTimeOf, type Supervisor } from '../supervisor/index.js';
 import { AdmissionDesk, shuttingDown } from './admission-desk.js';
+import { drainCalls } from './drain.js';
 import { CardDesk } from './card-desk.js';
 import { checkBrokerOptions, checkCards } from './check-options.js';
 import { effectiveLimits } from './effective-limits.js';
@@ -66,7 +67,7 @@ export interface Broker {
   readonly limits: Limits;
   /** The client end of an in-memory connection: the embedding process attaches with the same frames as any other (D10). */
   attachInMemory(): ByteStream;
-  /** Ends every worker and its children, then the sessions, then the socket and the locks. Idempotent. */
+  /** Lets calls end for at most `shutdownDrainMs`, ends every worker and its children, then the sessions, then the socket and the locks. Idempotent. */
   close(): Promise<void>;
   /** Resolves when the broker has ended: null after close(), else why it could not go on. */
   readonly ended: Promise<LeaseholdError | null>;
@@ -216,6 +217,10 @@ class RunningBroker implements Broker {
   async #shutDown(why: LeaseholdError | null): Promise<void> {
     this.#desk.close();
     this.#keeper?.stop();
+    if (why === null && this.limits.shutdownDrainMs > 0) {
+      const { shutdownDrainMs: drainMs } = this.limits;
+      await drainCalls({ sessions: this.#sessions, workers: this.#workers.generations(), callsInside: () => callsInside(this.#core), drainMs, log: this.#log });
+    }
     // Workers first, while they can still say that they give their cards back.
     for (const generation of [...this.#workers.generations()]) {
       this.#workers.terminate(generation, 'shutdown', this.limits.terminateGraceMs);
@@ -321,7 +326,7 @@ class RunningBroker implements Broker {
         this.#resumes.died(generation);
         this.#holders.forget(generation);
         if (identity !== null) this.#cardDesk.gone(identity.pid);
-        const facts = { generation, how: obituary.how, lastLines: lastWords(obituary.lastLines) };
+        const facts = { generation, how: obituary.how, lastLines: lastWords(obituary.lastLines), brokerEnds: this.#desk.closed };
         this.#publish('obituary', facts);
       },
     });
@@ -345,6 +350,7 @@ class RunningBroker implements Broker {
       cards: this.#cardDesk,
       holders: this.#holders,
       resumes: this.#resumes,
+      closing: () => this.#desk.closed,
       queries: new Queries(this.#core, () => this.#facts(), this.limits.frameBytesMax),
       devices: this.devices.map(({ device, name, totalBytes }) => ({ device, name, totalBytes: totalBytes > 0 ? totalBytes : null })),
       log: this.#log,

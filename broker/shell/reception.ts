@@ -34,6 +34,8 @@ export interface ReceptionOptions {
   readonly feed: (event: UntimedEvent) => void;
   /** Start time of a pid, so that it is not mistaken for a later one; null where the system does not tell. */
   readonly startTimeOf: (pid: number) => string | null;
+  /** The broker is to end: who asks for a place hears no more than that, and asks the next broker. */
+  readonly closing: () => boolean;
   /** The core still keeps something for this session. */
   readonly isInLedger: (generation: string) => boolean;
 }
@@ -177,6 +179,7 @@ export class Reception implements Desk {
         break;
     }
     const event = toEvent(session.generation, message);
+    if (event?.type === 'place_requested' && this.#options.closing()) return;
     if (event !== null) this.#options.feed(event);
     if (message.type === 'cancel') this.#answerCancelled(session, message.target);
   }

@@ -1,4 +1,5 @@
 /** The world a command lives in: streams, environment, signals. Tests give one of their own. */
+import { fstatSync } from 'node:fs';
 import type { Readable, Writable } from 'node:stream';
 import type { Output } from './terminal/output.js';
 
@@ -13,6 +14,8 @@ export interface OutputStream extends Output {
 export interface Io {
   readonly stdout: OutputStream;
   readonly stderr: OutputStream;
+  /** What is written to stdout and to stderr is seen at one place: a terminal, or a file that both go to. */
+  readonly outputsMeet: boolean;
   readonly stdin: Readable & { readonly isTTY?: boolean };
   readonly env: NodeJS.ProcessEnv;
   readonly cwd: string;
@@ -29,6 +32,7 @@ export function processIo(): Io {
   return {
     stdout: outputStream(process.stdout, process.env),
     stderr: outputStream(process.stderr, process.env),
+    outputsMeet: outputsMeet(),
     stdin: process.stdin,
     env: process.env,
     cwd: process.cwd(),
@@ -40,6 +44,16 @@ export function processIo(): Io {
     },
     exitNow: (code) => process.exit(code),
   };
+}
+
+function outputsMeet(): boolean {
+  try {
+    const [out, error] = [fstatSync(1), fstatSync(2)];
+    return (process.stdout.isTTY && process.stderr.isTTY) || (out.dev === error.dev && out.ino === error.ino);
+  } catch {
+    // One of them is closed.
+    return false;
+  }
 }
 
 function outputStream(stream: Writable & { readonly isTTY?: boolean; readonly columns?: number; readonly rows?: number }, env: NodeJS.ProcessEnv): OutputStream {

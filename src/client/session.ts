@@ -13,7 +13,7 @@ interface PeerOptions {
   readonly limits?: Limits;
   readonly signal?: AbortSignal;
   /** Called each time the broker is lost and sought: for so long at most. */
-  readonly onDetached?: (graceMs: number) => void;
+  readonly onDetached?: (graceMs: number, why: LeaseholdError) => void;
 }
 
 export type ConnectOptions = PeerOptions & { readonly role: 'holder' | 'client' } & (
@@ -110,7 +110,7 @@ export class BrokerSession {
   readonly #holdings: Holdings;
   #heartbeats: NodeJS.Timeout | null = null;
 
-  constructor(line: Line, role: 'holder' | 'client', limits: Limits, onDetached: (graceMs: number) => void = () => undefined) {
+  constructor(line: Line, role: 'holder' | 'client', limits: Limits, onDetached: (graceMs: number, why: LeaseholdError) => void = () => undefined) {
     this.#line = line;
     this.#limits = limits;
     this.role = role;
@@ -127,7 +127,7 @@ export class BrokerSession {
         onDetached: (error) => {
           this.#stopBeating();
           this.#holdings.detached(error);
-          onDetached(line.welcome.reattachGraceMs);
+          onDetached(line.welcome.reattachGraceMs, error);
         },
         onReattached: () => this.#reattached(),
         onLost: (error) => {

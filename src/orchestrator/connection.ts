@@ -81,7 +81,7 @@ class Orphans {
     if (this.#giveUpMs === null) {
       this.#giveUpMs = performance.now() + orphansMs;
       this.#options.log?.warn({ pids: pids.join(', ') }, 'workers of a broker that is gone live on: the next broker is waited for, or their end');
-      this.#options.onBrokerLost?.({ pid: null, graceMs: orphansMs });
+      this.#options.onBrokerLost?.({ pid: null, graceMs: orphansMs, stopped: false });
     }
     if (performance.now() < this.#giveUpMs) return true;
     const reason = `none answers in ${this.#path}, and workers of an earlier one live on (pid ${pids.join(', ')}); one that ends when this process does may not take them over`;

@@ -111,7 +111,8 @@ async function linkTo(reach: Reach, { greet, onLost, log }: LinksOptions): Promi
   let pid: number | null = null;
   const session = await connectBroker({
     stream: await reach.dial(), ...wayBack(reach), secret: reach.secret, role: 'client', name: 'orchestrator', limits: reach.limits,
-    onDetached: (graceMs) => { onLost({ pid, graceMs }); },
+    // One that says so itself has ended in order; else there is only an end of file.
+    onDetached: (graceMs, { code }) => { onLost({ pid, graceMs, stopped: code === 'broker_lost' }); },
   });
   try {
     pid = await greet(reach, session);

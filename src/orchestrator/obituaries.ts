@@ -5,6 +5,8 @@ import type { BrokerSession } from '../client/index.js';
 interface Obituary {
   readonly how: string;
   readonly lastLines: readonly string[];
+  /** Its broker ends, and took it along. */
+  readonly brokerEnds: boolean;
 }
 
 const rememberedMax = 64;
@@ -24,8 +26,8 @@ export class Obituaries {
     try {
       for await (const event of session.subscribe()) {
         if (event.name !== 'obituary') continue;
-        const { generation, how, lastLines } = event.data as unknown as { readonly generation: string } & Obituary;
-        this.#remember(generation, { how, lastLines });
+        const { generation, how, lastLines, brokerEnds } = event.data as unknown as { readonly generation: string } & Obituary;
+        this.#remember(generation, { how, lastLines, brokerEnds });
       }
     } finally {
       this.#over = true;
@@ -33,12 +35,13 @@ export class Obituaries {
     }
   }
 
-  /** `error` as it is, or `worker_exited` with how and the last lines when that worker is known to have ended. */
+  /** `error` as it is, what the end of its broker means to the call, or `worker_exited` with how and the last lines when that worker is known to have ended. */
   async explain(error: unknown, generation: string | null): Promise<LeaseholdError> {
     const typed = LeaseholdError.from(error);
     if (generation === null || !signsOfAnEnd.has(typed.code)) return typed;
     const obituary = this.#known.get(generation) ?? await this.#news(generation);
     if (obituary === undefined) return typed;
+    if (obituary.brokerEnds) return brokerEnded(typed);
     const details = { ...typed.details, generation, how: obituary.how, lastLines: obituary.lastLines.slice(-5).join('\n') };
     return new LeaseholdError('worker_exited', details, { cause: typed });
   }
@@ -63,4 +66,11 @@ export class Obituaries {
     });
     return this.#known.get(generation);
   }
+}
+
+/** What was sent of an answer cannot be repeated unseen; a call without any is for the next broker. */
+function brokerEnded(cause: LeaseholdError): LeaseholdError {
+  const { tokensReceived = '0' } = cause.details;
+  if (tokensReceived !== '0') return new LeaseholdError('answer_cut', cause.details, { cause });
+  return new LeaseholdError('shutting_down', { ...cause.details, what: 'The broker' }, { cause });
 }

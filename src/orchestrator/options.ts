@@ -122,6 +122,8 @@ export interface BrokerLoss {
   /** Null: it was lost before it had told. */
   readonly pid: number | null;
   readonly graceMs: number;
+  /** It ended in order, and its workers with it; else it was killed, or only the connection was lost. */
+  readonly stopped: boolean;
 }
 
 export interface BrokerChange {

@@ -215,8 +215,21 @@ t.test('run', async (t) => {
     const own = { lostPid: 4711, ownsBroker: true, socketPath: '/x', devices: ['CPU-0'] };
     t.match((await finish(['run', 'tiny-facts', 'q'], { answer, change: own })).err, /^The broker \(pid 4711\) is gone; this process owns one now, for this call, on CPU-0\.$/m);
     t.match((await finish(['run', 'tiny-facts', 'q'], { answer, change: { ...own, lostPid: null, ownsBroker: false, devices: ['SIM-1', 'SIM-2'] } })).err, /^The broker is gone; another one has taken its place, on SIM-1, SIM-2\.$/m);
-    t.match((await finish(['run', 'tiny-facts', 'q'], { answer, lost: { pid: 4711, graceMs: 30_000 } })).err, /^The broker \(pid 4711\) is gone; waiting up to 30\.0 s for it to come back\.$/m);
-    t.equal((await finish(['run', 'tiny-facts', 'q', '-q'], { answer, lost: { pid: null, graceMs: 1 }, change: own })).err, '');
+    t.match((await finish(['run', 'tiny-facts', 'q'], { answer, lost: { pid: 4711, graceMs: 30_000, stopped: false } })).err, /^The broker \(pid 4711\) is gone; waiting up to 30\.0 s for it to come back\.$/m);
+    t.match((await finish(['run', 'tiny-facts', 'q'], { answer, lost: { pid: 4711, graceMs: 30_000, stopped: true } })).err, /^The broker \(pid 4711\) was stopped; waiting up to 30\.0 s for the next\.$/m);
+    t.equal((await finish(['run', 'tiny-facts', 'q', '-q'], { answer, lost: { pid: null, graceMs: 1, stopped: false }, change: own })).err, '');
+  });
+
+  t.test('begins what else it has to say on a line of its own, and the answer on stdout stays whole', async (t) => {
+    const told = { answer: () => 'Paris it is', lost: { pid: 4711, graceMs: 30_000, stopped: false }, lostAfterTokens: 1 };
+    const notice = 'The broker (pid 4711) is gone; waiting up to 30.0 s for it to come back.\n';
+    const apart = await finish(['run', 'tiny-facts', 'q'], told);
+    t.equal(apart.out, 'Paris it is\n');
+    t.ok(apart.err.endsWith(notice));
+    t.notMatch(apart.err, /\n\n/, 'elsewhere it needs no line before it');
+    const together = await finish(['run', 'tiny-facts', 'q', '--no-color'], told, { terminal: true });
+    t.equal(together.out, 'Paris it is\n');
+    t.ok(together.err.endsWith(`\n${notice}`), 'where both are seen, it does not go on in the middle of the answer');
   });
 
   t.test('shows thought on stderr when asked, and keeps the terminal safe', async (t) => {

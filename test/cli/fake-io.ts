@@ -48,6 +48,7 @@ export function fakeIo({ stdin = '', terminal = false, columns = 80, env = {}, c
   const io: FakeIo = {
     stdout: stream(),
     stderr: stream(),
+    outputsMeet: terminal,
     stdin: input,
     // No file of the machine that runs the tests takes part.
     env: { LEASEHOLD_CONFIG: '', ...env },

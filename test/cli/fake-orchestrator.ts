@@ -26,8 +26,9 @@ export interface FakeSettings {
   /** Replaces parts of the ledger. */
   readonly ledger?: Partial<Omit<LedgerState, 'leases' | 'waiting'>> & { readonly leases?: readonly LeaseView[]; readonly waiting?: readonly WaiterView[] };
   readonly records?: readonly ExplainRecord[];
-  /** Told of before the first token. */
+  /** Told of before the first token, or after so many. */
   readonly lost?: BrokerLoss;
+  readonly lostAfterTokens?: number;
   readonly change?: BrokerChange;
   /** Told before the answer, as a broker with other cards would be. */
   readonly ignored?: LeaseholdError;
@@ -177,7 +178,9 @@ export class FakeOrchestrator implements Orchestrator {
   async *#run(model: string, input: GenerateInput, options: GenerateOptions, result: { resolve(value: GenerationResult): void; reject(error: unknown): void }): AsyncGenerator<Token> {
     try {
       if (this.#settings.failure !== undefined) throw this.#settings.failure;
-      if (this.#settings.lost !== undefined) this.options.onBrokerLost?.(this.#settings.lost);
+      const { lost, lostAfterTokens = 0 } = this.#settings;
+      const tellLost = (after: number): void => { if (lost !== undefined && after === lostAfterTokens) this.options.onBrokerLost?.(lost); };
+      tellLost(0);
       if (this.#settings.change !== undefined) this.options.onBrokerChange?.(this.#settings.change);
       if (this.#settings.ignored !== undefined) this.options.onIgnored?.(this.#settings.ignored);
       const wasResident = this.#resident.includes(this.#key(model));
@@ -198,6 +201,7 @@ export class FakeOrchestrator implements Orchestrator {
         said[token.thought ? 'thought' : 'text'] += token.text;
         count++;
         yield token;
+        tellLost(count);
       }
       if (this.#settings.endless === true) await aborted(options.signal);
       result.resolve({

@@ -20,7 +20,7 @@ t.test('up', async (t) => {
     t.strictSame(fake?.calls.map(({ method, args }) => [method, args[0]]), [['load', 'tiny-tales'], ['load', 'tiny-facts']]);
     io.stop('SIGTERM');
     t.strictSame([await ended, fake?.closed], [0, true], 'being stopped is no failure');
-    t.match(io.stdout.text, /Stopping: workers have 5\.0 s to end\. Ctrl-C again ends it at once\.\nStopped; every worker has ended\.\n$/);
+    t.match(io.stdout.text, /Stopping: calls have 10.0 s to end, then workers 5.0 s\. Ctrl-C again ends it at once\.\nStopped; every worker has ended\.\n$/);
   });
 
   t.test('takes no signals before its configuration is read: until then it ends as any process does', async (t) => {

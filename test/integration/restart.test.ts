@@ -95,7 +95,7 @@ t.test('kill -9 of the broker and a new start: a resident model answers as befor
 
   await site.kill();
   await until('the client to be told', () => site.lost.length > 0);
-  t.strictSame(site.lost, [{ pid: site.daemon.child.pid, graceMs: 60_000 }]);
+  t.strictSame(site.lost, [{ pid: site.daemon.child.pid, graceMs: 60_000, stopped: false }]);
   const atDeath = tokens.count;
   await until('the stream to go on without a broker', () => tokens.count > atDeath + 20);
   const waiting = site.ask('tales');
@@ -110,6 +110,32 @@ t.test('kill -9 of the broker and a new start: a resident model answers as befor
   t.match(after.counters, { recorded: 2, reattached: 2, loads: undefined, spawns: undefined, orphans: undefined });
   t.notOk(after.bootId === site.boots[0]);
   t.match((await site.client.explain()).filter(({ verdict }) => verdict === 'reattached'), { length: 2 });
+});
+
+t.test('a broker that is stopped lets calls end for a while; one that is cut says so, and one without a token is for the next broker', async (t) => {
+  const site = await Site.open(t, {
+    models: { brief: scripted({ text: 'word ', textTimes: 60, tokensPerSecond: 100 }), endless: scripted({ text: 'word ', textTimes: 100_000, tokensPerSecond: 100 }) },
+    limits: { shutdownDrainMs: 60_000 },
+  });
+  const count = { brief: 0, endless: 0 };
+  const stream = async (name: 'brief' | 'endless'): Promise<void> => { for await (const { ids } of site.client.generate(name, 'go')) count[name] += ids.length; };
+  const brief = stream('brief');
+  await until('the stream to run', () => count.brief > 2);
+  site.daemon.tell('close');
+  await brief;
+  await site.daemon.hear('closed');
+  t.equal(count.brief, 75, 'to its last token');
+  const late = site.ask('brief');
+  await site.start({ shutdownDrainMs: 200 });
+  t.match(await late, /^word word/, 'asked while there was none');
+
+  const cut = refusal(stream('endless'));
+  await until('the stream to run', () => count.endless > 2);
+  site.daemon.tell('close');
+  t.match(await cut, { code: 'answer_cut', message: /^The broker was stopped; the answer is cut after \d+ tokens\.$/, help: /ask again when a broker runs/ });
+  await site.daemon.hear('closed');
+  t.match(site.lost.map(({ stopped }) => stopped), [true, true]);
+  await site.start();
 });
 
 t.test('two restarts in a row, and a kill before all are back, lose nothing', async (t) => {

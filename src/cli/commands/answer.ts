@@ -2,6 +2,7 @@
 import type { GenerationResult, Token } from '../../orchestrator/types.js';
 import type { CommandContext } from '../context.js';
 import { writeJson } from '../report.js';
+import { leave, stand, type Standing } from '../terminal/standing.js';
 import type { StatusLine } from '../terminal/progress.js';
 import { formatCount, formatMs } from '../terminal/size-format.js';
 import { withoutControls } from '../terminal/width.js';
@@ -28,8 +29,11 @@ export class JsonAnswer implements AnswerWriter {
   }
 }
 
-/** The answer goes to stdout and nothing else does; thought, when asked for, goes to stderr. */
-export class TextAnswer implements AnswerWriter {
+/**
+ * The answer goes to stdout and nothing else does; thought, when asked for, goes to stderr. What others say on stderr
+ * meanwhile begins on a line of its own, and the answer goes on below it.
+ */
+export class TextAnswer implements AnswerWriter, Standing {
   readonly #context: CommandContext;
   readonly #status: StatusLine;
   readonly #showThought: boolean;
@@ -37,6 +41,8 @@ export class TextAnswer implements AnswerWriter {
   #thinking = false;
   #thoughtEndsLine = true;
   #endsLine = true;
+  /** Something was said below what has been written. */
+  #interrupted = false;
 
   constructor(context: CommandContext, status: StatusLine, showThought: boolean) {
     this.#context = context;
@@ -57,6 +63,7 @@ export class TextAnswer implements AnswerWriter {
       if (piece === '') return;
       this.#thinking = true;
       this.#thoughtEndsLine = piece.endsWith('\n');
+      this.#stand();
       io.stderr.write(errorPalette.dim(this.#safe(piece, io.stderr.isTerminal)));
       return;
     }
@@ -68,13 +75,27 @@ export class TextAnswer implements AnswerWriter {
     if (shown === '') return;
     this.#begun = true;
     this.#endsLine = shown.endsWith('\n');
+    this.#stand();
     io.stdout.write(this.#safe(shown, io.stdout.isTerminal));
   }
 
   /** Ends the last line, so that the shell's prompt begins on one of its own. */
   close(): void {
+    leave(this, [this.#context.io.stderr]);
     if (!this.#endsLine) this.#context.io.stdout.write('\n');
     if (this.#thinking && !this.#thoughtEndsLine) this.#context.io.stderr.write('\n');
+  }
+
+  writeAbove(lines: string): void {
+    const { io } = this.#context;
+    const midLine = this.#thinking ? !this.#thoughtEndsLine : io.outputsMeet && !this.#endsLine;
+    io.stderr.write(midLine && !this.#interrupted ? `\n${lines}` : lines);
+    this.#interrupted = true;
+  }
+
+  #stand(): void {
+    this.#interrupted = false;
+    stand(this, [this.#context.io.stderr]);
   }
 
   /** A model's text must not command the terminal; in a file it stays as it is. */

@@ -50,7 +50,7 @@ export async function run(context: CommandContext, args: readonly unknown[], opt
         ...called.options,
         // A broker of our own ends with the call: it must leave what it did not start to one that stays.
         limits: { ...called.options.limits, reattachGraceMs: 0 },
-        onBrokerLost: ({ pid, graceMs }: BrokerLoss) => { if (options.quiet !== true) tellAside(context, `The broker${pid === null ? '' : ` (pid ${pid})`} is gone; waiting up to ${formatMs(graceMs)} for it to come back.`); },
+        onBrokerLost: (loss: BrokerLoss) => { if (options.quiet !== true) tellAside(context, lossText(loss)); },
         onBrokerChange: (change: BrokerChange) => { if (options.quiet !== true) tellChange(context, change); },
         // What was typed is told with the other options that have no effect.
         onIgnored: ({ message }: LeaseholdError) => { if (options.quiet !== true && context.options.device === undefined) tellAside(context, message); },
@@ -106,6 +106,11 @@ function forCall(given: OrchestratorOptions, reference: ModelReference, contextT
     throw new LeaseholdError('input_invalid', { field: '--context', reason });
   }
   return { name, options: { ...options, models: { ...models, [key]: { ...base, contextTokens } } } };
+}
+
+function lossText({ pid, graceMs, stopped }: BrokerLoss): string {
+  const broker = `The broker${pid === null ? '' : ` (pid ${pid})`}`;
+  return stopped ? `${broker} was stopped; waiting up to ${formatMs(graceMs)} for the next.` : `${broker} is gone; waiting up to ${formatMs(graceMs)} for it to come back.`;
 }
 
 /** The answer comes from elsewhere than was thought: from other cards, perhaps, and after a load. */

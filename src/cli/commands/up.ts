@@ -42,11 +42,13 @@ export async function up(context: CommandContext): Promise<number> {
 
 /** A daemon is started again when it dies, and its workers wait for it so long. */
 export const reattachGraceMs = 30_000;
+/** Calls in flight have so long to end when it is stopped. */
+const shutdownDrainMs = 10_000;
 
 /** `up` loads what is to be loaded at start itself, one after another, and says how far it is. */
 function asDaemon(options: OrchestratorOptions): OrchestratorOptions {
   const models = Object.entries(options.models ?? {}).map(([name, model]) => [name, { ...model, preload: false }]);
-  return { ...options, limits: { reattachGraceMs, ...options.limits }, models: Object.fromEntries(models) as NonNullable<OrchestratorOptions['models']> };
+  return { ...options, limits: { reattachGraceMs, shutdownDrainMs, ...options.limits }, models: Object.fromEntries(models) as NonNullable<OrchestratorOptions['models']> };
 }
 
 function preloadsOf({ models }: OrchestratorOptions): readonly string[] {
@@ -119,9 +121,10 @@ function tellReady({ io, json, palette }: CommandContext): void {
 }
 
 function tellStopping({ io, json }: CommandContext, { limits }: OrchestratorOptions): void {
+  const drainMs = limits?.shutdownDrainMs ?? shutdownDrainMs;
   const graceMs = limits?.terminateGraceMs ?? defaultLimits.terminateGraceMs;
   if (json) writeJson(io, { event: 'stopping' });
-  else writeLine(io, `Stopping: workers have ${formatMs(graceMs)} to end. Ctrl-C again ends it at once.`);
+  else writeLine(io, `Stopping: ${drainMs > 0 ? `calls have ${formatMs(drainMs)} to end, then workers` : 'workers have'} ${formatMs(graceMs)}${drainMs > 0 ? '' : ' to end'}. Ctrl-C again ends it at once.`);
 }
 
 function aborted(signal: AbortSignal): Promise<void> {
