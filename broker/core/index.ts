@@ -11,6 +11,7 @@ export { evictionTarget, type DelegatedEviction, type EvictionTarget } from './c
 export { headroom, withHeadroom, withoutHeadroom, isBytes, leasableBytesMax } from './ledger/headroom.js';
 export { cheapestSet, leastRecentlyUsed, type VictimCandidate, type VictimPolicy } from './eviction/victim-policy.js';
 export { rankOf, goesBefore } from './requests/queue.js';
+export { longestWaitBehindOthersMs, residencyMaxMs, type Behind } from './requests/wait-bound.js';
 export type { Core } from './state.js';
 export type * from './events.js';
 export type * from './effects.js';

@@ -5,6 +5,7 @@ import type { Card, Core, Lease, Process, Waiter } from './state.js';
 import type { CardView, LeaseView, LedgerView, ProcessView, WaiterView } from './view.js';
 import { leavingMs } from './eviction/slow-leaving.js';
 import { waitText } from './requests/admission.js';
+import { behindOthersMs } from './requests/behind-others.js';
 import { positionOf } from './requests/queue.js';
 import { yieldView } from './cards/yield.js';
 import { thrashView } from './thrash/watch.js';
@@ -60,6 +61,7 @@ function waiterView(core: Core, waiter: Waiter): WaiterView {
     needBytes: waiter.needBytes, waitedMs: msSince(core, waiter.arrivedUs),
     position: card === undefined || joined ? 0 : positionOf(core, card, waiter),
     holdBytes: waiter.holdBytes, hostNeedBytes: waiter.hostNeedBytes, hostHoldBytes: waiter.hostHoldBytes,
+    behindOthersMs: card === undefined ? null : behindOthersMs(core, card, waiter),
     // Of the moment, as the figures beside it; what it was last told may be a little older.
     reason: card === undefined || joined || waiter.clause === '' ? waiter.reason : waitText(core, card, waiter),
   };

@@ -97,6 +97,8 @@ export interface WaiterView {
   /** What it needs in the machine's memory besides, and what of that is kept for it. */
   readonly hostNeedBytes: number;
   readonly hostHoldBytes: number;
+  /** It waits no longer than this behind others, from now, while the card works as it should; null: that cannot be known. */
+  readonly behindOthersMs: number | null;
   readonly reason: string;
 }
 

@@ -5,6 +5,8 @@
  * GreedyDual-Size-Frequency; once the broker's core with a crowd of callers.
  * Virtual time: the figures are the same on every machine.
  */
+import { longestWaitBehindOthersMs, residencyMaxMs } from '../../broker/core/index.js';
+import { classes, classPolicies, defaultLimits, type RequestClass } from '../../protocol/index.js';
 import { percentilesOf, round } from './percentiles.js';
 import { leastReloadMs } from './policy/bound.js';
 import { crowdReload } from './policy/crowd.js';
@@ -24,6 +26,8 @@ export interface PolicyFigures {
   /** Reload time over the bound by kind of trace, calls in order of arrival: what the choice alone can do. */
   readonly inOrder: Readonly<Record<string, PolicyRatios>>;
   /** Reload time and 95th percentile of the waits where models take turns, with damping over without: the worst of all scenarios and classes. */
+  /** The longest that a request may wait behind others, in seconds by class, behind loads of 10 s: with none that is older, and with three. */
+  readonly longestWaitSeconds: Readonly<Record<string, readonly [alone: number, behindThree: number]>>;
   readonly worstReloadWithDamping: number;
   readonly worstWaitWithDamping: number;
   readonly damping: Readonly<Record<string, Damping>>;
@@ -66,8 +70,14 @@ export async function benchPolicy(): Promise<PolicyFigures> {
     worstRatioToLru: round(Math.max(...[...sums.values()].map(({ ours, leastRecent: lru }) => ours / lru))),
     crowdWaitP50Ms: Math.round(p50), crowdWaitP99Ms: Math.round(p99), callers,
     inOrder: Object.fromEntries([...sums].map(([kind, { bound, ours, leastRecent: lru, greedyDual }]) => [kind, { ours: round(ours / bound), leastRecent: round(lru / bound), greedyDual: round(greedyDual / bound) }])),
-    worstReloadWithDamping: round(worstReload), worstWaitWithDamping: round(worstWait), damping: scenarios,
+    longestWaitSeconds: longestWaits(), worstReloadWithDamping: round(worstReload), worstWaitWithDamping: round(worstWait), damping: scenarios,
   };
+}
+
+function longestWaits(): PolicyFigures['longestWaitSeconds'] {
+  const residencyMs = residencyMaxMs(Object.values(classPolicies));
+  const seconds = (name: RequestClass, older: number): number => longestWaitBehindOthersMs({ longestWaitMs: classPolicies[name].longestWaitMs, older, loadMs: 10_000, residencyMs, rounds: 2 }, defaultLimits) / 1_000;
+  return Object.fromEntries(classes.map((name) => [name, [seconds(name, 0), seconds(name, 3)]]));
 }
 
 function addTo(sums: Map<string, Sums>, trace: Trace, boundMs: number): void {

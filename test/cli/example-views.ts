@@ -25,7 +25,7 @@ export function ledgerState(changes: Partial<LedgerState> = {}): LedgerState {
     ],
     waiting: [{
       generation: 'b-w4', request: 1, model: 'facts', name: 'facts', device, gang: null, class: 'normal', needBytes: 27 * mebibyte, waitedMs: 1_500, position: 0,
-      holdBytes: 4 * mebibyte, hostNeedBytes: 0, hostHoldBytes: 0, reason: 'tales must end its calls first',
+      holdBytes: 4 * mebibyte, hostNeedBytes: 0, hostHoldBytes: 0, behindOthersMs: 95_000, reason: 'tales must end its calls first',
     }],
     processes: [
       { generation: 'b-w1', role: 'worker', engine: 'llama', state: 'ready', devices: [device], floorBytes: mebibyte, memoryBytes: null },

@@ -215,7 +215,7 @@ t.test('the ledger', async (t) => {
       '',
       'WAITING  BEFORE  CLASS      NEEDS     HELD  SINCE',
       'facts         0  normal  27.0 MiB  4.0 MiB  1.5 s',
-      '  tales must end its calls first',
+      '  tales must end its calls first; at most 1 m 35 s more behind others',
       '',
       'PROCESS  ROLE    ENGINE  STATE   PID  THREADS    FLOOR  CARDS',
       'w1       worker  llama   ready  4712        1  1.0 MiB  GPU-5f3c9a1e',

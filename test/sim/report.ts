@@ -26,12 +26,13 @@ export interface Summary {
   calls: number;
   answered: number;
   virtualSeconds: number;
+  worstWaitToBound: number;
 }
 
 export function emptySummary(): Summary {
   return {
     seeds: 0, steps: 0, settlingSteps: 0, violations: 0, stuck: 0, grants: 0, evictions: 0, denied: 0, placed: 0, spawned: 0, terminated: 0, thrashes: 0, ooms: 0, crashes: 0,
-    loads: 0, restarts: 0, returned: 0, calls: 0, answered: 0, virtualSeconds: 0,
+    loads: 0, restarts: 0, returned: 0, calls: 0, answered: 0, virtualSeconds: 0, worstWaitToBound: 0,
   };
 }
 
@@ -44,6 +45,7 @@ export function addResult(summary: Summary, result: RunResult): void {
   summary.stuck += result.stuck === null ? 0 : 1;
   for (const name of ['grants', 'evictions', 'denied', 'placed', 'spawned', 'terminated', 'thrashes', 'ooms', 'crashes', 'loads', 'restarts', 'returned', 'calls', 'answered'] as const) summary[name] += counters[name];
   summary.virtualSeconds += result.virtualSeconds;
+  summary.worstWaitToBound = Math.max(summary.worstWaitToBound, Number(result.worstWaitToBound.toFixed(3)));
 }
 
 export function failureText(result: RunResult): string {

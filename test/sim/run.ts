@@ -36,6 +36,8 @@ export interface RunResult {
   readonly stuck: string | null;
   readonly counters: Auditor['counters'] & WorldCounters;
   readonly lastSteps: readonly Step[];
+  /** The largest share of its bound that anybody has waited behind others. */
+  readonly worstWaitToBound: number;
   readonly hash: string | null;
   readonly virtualSeconds: number;
 }
@@ -78,7 +80,7 @@ class Run {
     }
     return {
       seed: options.seed, steps: firstSteps, settlingSteps: world.shell.steps - firstSteps, violations: this.auditor.violations, stuck,
-      counters: { ...this.auditor.counters, ...world.counters }, lastSteps: this.lastSteps, hash: this.hash?.digest('hex') ?? null,
+      counters: { ...this.auditor.counters, ...world.counters }, lastSteps: this.lastSteps, worstWaitToBound: this.auditor.book.worstWaitToBound, hash: this.hash?.digest('hex') ?? null,
       virtualSeconds: Math.round(world.scheduler.nowUs / 1_000_000),
     };
   }

@@ -6,6 +6,7 @@
  */
 import { available, numbersOf } from '../ledger/available.js';
 import { backingOff, backoffRefusal } from './backoff.js';
+import { behindOthersMs } from './behind-others.js';
 import { msSince } from '../clock.js';
 import { deny, shortageText, type Refusal } from './deny.js';
 import { slowLeaving, slowLeavingText } from '../eviction/slow-leaving.js';
@@ -248,7 +249,7 @@ export function tell(core: Core, card: Card, waiter: Waiter, code: string, stayi
   if (!isNews && waiter.reason === before) return;
   const position = positionOf(core, card, waiter);
   const id = explain(core, {
-    verdict: 'waiting', text: waiter.reason,
+    verdict: 'waiting', text: waiter.reason + boundText(core, card, waiter),
     generation: waiter.generation, request: waiter.request, model: waiter.model, device: card.device, class: waiter.class, arrivedUs: waiter.arrivedUs,
     numbers: numbersOf(core, card, shownNeed(core, waiter)),
     ...(staying === null ? {} : { victims: staying.considered }),
@@ -275,6 +276,12 @@ export function waitText(core: Core, card: Card, waiter: Waiter): string {
   const stalled = blamedLoad(core, card, code);
   const causes = [waiter.clause, stalled === null ? '' : stallText(core, stalled), slowLeavingText(slowLeaving(core, card))];
   return `${causes.filter((cause) => cause !== '').join('; ')}: ${shortageText(core, card, waiter.needBytes, waiter.holdBytes)}`;
+}
+
+/** "; at most 40 s more behind others", where that is known. */
+function boundText(core: Core, card: Card, waiter: Waiter): string {
+  const boundMs = behindOthersMs(core, card, waiter);
+  return boundMs === null ? '' : `; at most ${String(Math.ceil(boundMs / 1_000))} s more behind others`;
 }
 
 /** Whether it is the machine's memory that a request waits for. */

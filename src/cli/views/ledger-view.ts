@@ -84,7 +84,7 @@ function waiting(state: LedgerState, { names, columns, tableColumns, palette }: 
   ]);
   const [head = '', ...lines] = renderTable(heads, rows, tableColumns, palette);
   // Why it waits is what one looks for here, and no column has room for a sentence.
-  const why = ({ reason }: WaiterView): string[] => wrap(names.inText(reason), columns - 2).map((line) => `  ${palette.dim(line)}`);
+  const why = ({ reason, behindOthersMs }: WaiterView): string[] => wrap(names.inText(reason) + (behindOthersMs === null ? '' : `; at most ${formatMs(behindOthersMs)} more behind others`), columns - 2).map((line) => `  ${palette.dim(line)}`);
   return [head, ...lines.flatMap((line, index) => [line, ...(state.waiting[index] === undefined ? [] : why(state.waiting[index]))])];
 }
 

@@ -23,6 +23,7 @@ import { checkPlaced, checkSpawn, checkSpilled, checkStray, checkTerminate } fro
 import { checkRecords } from './rules-records.js';
 import { checkGivenUp } from './rules-returns.js';
 import { checkDamped, checkThrash, followThrash } from './rules-thrash.js';
+import { checkWaits } from './rules-waits.js';
 import { checkCancel, checkMove } from './rules-victims.js';
 import { checkYielded, noteStrangers } from './rules-yield.js';
 import { strangersThen } from './strangers.js';
@@ -59,6 +60,7 @@ export class Auditor {
     if (event.type === 'ticked') {
       checkGivenUp(check);
       checkThrash(check);
+      checkWaits(check);
     }
     checkGrowth(check);
   }

@@ -10,7 +10,7 @@ import { AttendedClock } from './attended.js';
 import { MemoryBook } from './memory-book.js';
 import { TurnBook } from './turn-book.js';
 import {
-  floorOn, isOn, requestKey, type AuditedCard, type AuditedCommand, type AuditedLease, type AuditedProcess, type AuditedRequest, type Departure,
+  floorOn, isOn, requestKey, type AuditedCard, type AuditedCommand, type AuditedLease, type AuditedProcess, type AuditedRequest, type Departure, type Waited,
 } from './records.js';
 
 export interface BookOptions {
@@ -52,6 +52,8 @@ export class Book {
   readonly clock: AttendedClock;
   /** Loads of models that had made room before, by card. */
   readonly turns = new TurnBook();
+  readonly waits = new Map<string, Waited>();
+  worstWaitToBound = 0;
   readonly memory: MemoryBook | null;
   nowUs = 0;
   nextOrder = 0;
@@ -74,6 +76,7 @@ export class Book {
     for (const kept of forgotten) kept.clear();
     this.memory?.restart();
     this.turns.restart();
+    this.waits.clear();
     this.formerProcesses = new Map(this.processes);
     this.processes.clear();
     this.clock.restart();

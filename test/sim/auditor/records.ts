@@ -125,6 +125,14 @@ export interface AuditedLease {
   ttlMs: number | null;
 }
 
+/** What is followed of one waiting request. */
+export interface Waited {
+  /** Attended time, at least, since which nothing disturbed its card. */
+  sinceUs: number;
+  /** The most older ones that waited there at a time. */
+  older: number;
+}
+
 /** Bytes said to be gone, or whose process is: they count until a reading taken after that moment has been seen. */
 export interface Departure {
   readonly device: string;

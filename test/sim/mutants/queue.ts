@@ -39,6 +39,14 @@ export const queueMutants: readonly Mutant[] = [
     from: 'return policy.rank + Math.floor((core.attendedUs - waiter.arrivedUs) / (policy.ageingMs * 1_000));', to: 'return policy.rank - Math.floor((core.attendedUs - waiter.arrivedUs) / (policy.ageingMs * 1_000));',
   },
   {
+    name: 'never-overdue', about: 'the longest wait of a class is over for nobody', file: 'requests/queue.js', pinnedBy: 'thrash',
+    from: 'return core.attendedUs - waiter.arrivedUs >= core.options.classPolicies[waiter.class].longestWaitMs * 1_000;', to: 'return false;',
+  },
+  {
+    name: 'bound-without-elders', about: 'the bound of a wait leaves out those who are older', file: 'requests/wait-bound.js', pinnedBy: 'wait-bound',
+    from: '(older + 1) *', to: '1 *',
+  },
+  {
     name: 'deadline-ignored', about: 'a request waits past its deadline', file: 'tick.js',
     from: 'withOne(core.waiters.get(key), (waiter) => deadlinePassed(core, waiter));', to: '',
   },
