@@ -91,10 +91,11 @@ function followCard(book: Book, event: CardEvent): void {
   // Nobody reads a card that is gone; what was on its way then is not taken in.
   if (card.lostSinceUs !== null && event.type === 'sampled') return;
   if (event.type === 'sampled') {
-    card.sample = { takenAtUs: event.takenAtUs, usedBytes: event.usedBytes, hasFigures: event.processes !== null };
+    const figures = new Map(event.processes?.map(({ generation, usedBytes }) => [generation, usedBytes]));
+    card.sample = { takenAtUs: event.takenAtUs, usedBytes: event.usedBytes, hasFigures: event.processes !== null, figures };
     card.missing = null;
     seeDepartures(book, event.device, event.takenAtUs);
-    if (event.processes !== null) seeFloors(book, event.device, new Map(event.processes.map(({ generation, usedBytes }) => [generation, usedBytes])));
+    if (event.processes !== null) seeFloors(book, event.device, figures);
   } else {
     card.missing ??= { reading: event.reading, sinceUs: event.atUs };
   }

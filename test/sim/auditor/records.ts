@@ -15,7 +15,7 @@ export interface AuditedCard {
   readonly yieldFreeBytes: number | null;
   /** What strangers truly had at each reading that told them from ours, oldest first; on a card that gives way to them. */
   readonly strangers: { readonly atUs: number; readonly bytes: number }[];
-  sample: { readonly takenAtUs: number; readonly usedBytes: number; readonly hasFigures: boolean } | null;
+  sample: { readonly takenAtUs: number; readonly usedBytes: number; readonly hasFigures: boolean; readonly figures: ReadonlyMap<string, number> } | null;
   /** Gone since then; null: it is there. */
   lostSinceUs: number | null;
   missing: { readonly reading: MissingReading; readonly sinceUs: number } | null;

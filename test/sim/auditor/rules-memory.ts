@@ -250,11 +250,11 @@ export function checkMemoryShort(check: Pick<Check, 'book' | 'truth' | 'broken'>
 
 /** What the last reading showed of workers that have said nothing since is charged, whatever explains it. A program's own memory is nobody's business. */
 function checkMemorySeen(check: Check, card: AuditedCard, chargedBytes: number): void {
-  const { book, truth } = check;
+  const { book } = check;
   if (card.sample?.hasFigures !== true || card.missing !== null) return;
   let seenBytes = 0;
   let workers = 1;
-  for (const [generation, bytes] of truth.at(card.device, card.sample.takenAtUs)?.byProcess ?? []) {
+  for (const [generation, bytes] of card.sample.figures) {
     const process = book.process(generation);
     if (process?.role !== 'worker' || process.state === 'spawning' || process.closes.length > 0 || process.saidAtUs >= card.sample.takenAtUs) continue;
     seenBytes += bytes;

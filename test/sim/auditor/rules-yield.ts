@@ -5,15 +5,17 @@ import type { Book } from './book.js';
 import type { Check, Truth } from './check.js';
 import { floorsBytes, knownRoomBytes } from './known-room.js';
 import type { AuditedCard, AuditedLease } from './records.js';
+import { strangersThen } from './strangers.js';
 
 const strangersKept = 2_000;
 
-/** What strangers truly had when the reading was taken. */
+/** What strangers had when the reading was taken; what the dead have not given back passes for theirs once nobody waits for it. */
 export function noteStrangers(book: Book, truth: Truth, event: Extract<CoreEvent, { type: 'sampled' }>): void {
   const card = book.cards.get(event.device);
-  const sampled = truth.at(event.device, event.takenAtUs);
-  if (card === undefined || card.yieldFreeBytes === null || event.processes === null || sampled === null) return;
-  card.strangers.push({ atUs: event.atUs, bytes: sampled.foreignBytes });
+  const bytes = strangersThen(book, truth, event.device, event.takenAtUs);
+  if (card === undefined || card.yieldFreeBytes === null || event.processes === null || bytes === null) return;
+  const dead = [...truth.at(event.device, event.takenAtUs)?.byProcess ?? []].filter(([generation]) => book.processes.get(generation)?.state === 'gone');
+  card.strangers.push({ atUs: event.atUs, bytes: bytes + dead.reduce((sum, [, deadBytes]) => sum + deadBytes, 0) });
   if (card.strangers.length > strangersKept) card.strangers.shift();
 }
 
