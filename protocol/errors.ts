@@ -71,9 +71,17 @@ export function isErrorCode(code: string): code is ErrorCode {
 /** Fills `{name}` from details; a name that is missing stays visible as `?`. A reason that is a sentence already gets no second full stop. */
 function fill(template: string, details: Readonly<Record<string, string>>): string {
   return template.replace(/\{(\w+)\}( bytes)?(\.?)/g, (_, name: string, unit: string | undefined, stop: string) => {
-    const text = inUnits(name, details[name] ?? '?', unit ?? '');
+    const text = visible(inUnits(name, details[name] ?? '?', unit ?? ''));
     return stop !== '' && name in details && /[.?!…]$/.test(text) ? text : text + stop;
   });
+}
+
+/**
+ * Names and texts come from strangers, and messages end on terminals: what would move a cursor, colour, or turn the order of
+ * what is read is shown by its number. Line ends and tabs stay; the details have it all as it came.
+ */
+function visible(text: string): string {
+  return text.replace(/[\u0000-\u0008\u000B-\u001F\u007F-\u009F\u2028\u2029\u202A-\u202E\u2066-\u2069]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
 /** Byte counts as people read them, with the count itself: `105.3 MiB (110363443 bytes)`. Anything else as it is. */

@@ -1,6 +1,7 @@
 /** `sim:24MiB[,floor=1MiB][,lag=200ms][,blind][,name=…]`: a simulated card in one word of a configuration. */
 import { parseBytes } from '../../protocol/byte-size.js';
 import { LeaseholdError } from '../../protocol/index.js';
+import { cardBytesMax } from '../core/ledger/bounds.js';
 
 export interface SimulatedSpec {
   readonly totalBytes: number;
@@ -37,6 +38,7 @@ export function parseSimulatedSpec(text: string, field = 'devices'): SimulatedSp
     name: parseName(take(given, 'name', field), field),
   };
   for (const key of given.keys()) throw invalid(field, `${JSON.stringify(key)} is not known in ${text}; known: floor, lag, blind, name`);
+  if (spec.totalBytes > cardBytesMax) throw new LeaseholdError('bytes_invalid', { field: `${field} ${text}`, value: spec.totalBytes, minimum: 1, maximum: cardBytesMax });
   if (spec.floorBytes > spec.totalBytes) throw invalid(field, `the floor in ${text} is larger than the card`);
   return spec;
 }

@@ -1,6 +1,7 @@
 /** The world a command lives in: streams, environment, signals. Tests give one of their own. */
 import { fstatSync } from 'node:fs';
 import type { Readable, Writable } from 'node:stream';
+import { LeaseholdError } from '../../protocol/index.js';
 import type { Output } from './terminal/output.js';
 
 export type StopSignal = 'SIGINT' | 'SIGTERM' | 'SIGHUP';
@@ -35,7 +36,7 @@ export function processIo(): Io {
     outputsMeet: outputsMeet(),
     stdin: process.stdin,
     env: process.env,
-    cwd: process.cwd(),
+    get cwd() { return workingFolder(); },
     onStop(listener) {
       for (const signal of stopSignals) process.on(signal, listener);
       return () => {
@@ -53,6 +54,15 @@ function outputsMeet(): boolean {
   } catch {
     // One of them is closed.
     return false;
+  }
+}
+
+/** Asked for when it is needed: help is told in a folder that is gone, too. */
+function workingFolder(): string {
+  try {
+    return process.cwd();
+  } catch (error) {
+    throw new LeaseholdError('input_invalid', { field: 'working folder', reason: 'it is not there any more' }, { cause: error, help: 'Go to a folder that is there, and try again.' });
   }
 }
 

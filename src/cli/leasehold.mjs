@@ -5,7 +5,13 @@ import { existsSync } from 'node:fs';
 
 const command = new URL('../../dist/bin/leasehold.js', import.meta.url);
 if (existsSync(command)) {
-  await import(command.href);
+  try {
+    await import(command.href);
+  } catch (error) {
+    if (error.code !== 'EMFILE' && error.code !== 'ENFILE') throw error;
+    process.stderr.write(`error: No more files may be opened (${error.code}).\n  help: Raise the limit on open files: ulimit -n 1024\n`);
+    process.exitCode = 1;
+  }
 } else {
   process.stderr.write('error: leasehold is not built here.\n  help: npm run build\n');
   process.exitCode = 1;

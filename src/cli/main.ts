@@ -28,4 +28,6 @@ const code = await runProgram(process.argv.slice(2), {
   io: processIo(),
   createOrchestrator: async (options: OrchestratorOptions) => (await import('../orchestrator/index.js')).createOrchestrator(options),
 });
-process.exitCode = unheard.unwritten ? exitCodes.failed : unheard.gone ? exitCodes.done : code;
+process.exitCode = unheard.gone ? exitCodes.done : code;
+// What is written last is found unwritten only after the command has ended.
+process.once('exit', () => { if (unheard.unwritten) process.exitCode = exitCodes.failed; });

@@ -21,11 +21,11 @@ export function reportError(io: Io, palette: Palette, error: LeaseholdError, jso
     return;
   }
   const more = (error.details['more'] ?? '').split('\n').filter((line) => line !== '');
-  const lines = [`${palette.red('error:')} ${error.message}`, ...more.map((line) => `       ${line}`), `  ${palette.dim('help:')} ${error.help}`];
-  io.stderr.write(`${lines.map(withoutControlsButColour).join('\n')}\n`);
+  const lines = [`${palette.red('error:')} ${quoted(error.message)}`, ...more.map((line) => `       ${quoted(line)}`), `  ${palette.dim('help:')} ${quoted(error.help)}`];
+  io.stderr.write(`${lines.join('\n')}\n`);
 }
 
-/** Messages quote what strangers sent; our own colours stay. */
-function withoutControlsButColour(line: string): string {
-  return line.split(/(\u001B\[[\d;]*m)/).map((part, index) => (index % 2 === 1 ? part : withoutControls(part))).join('');
+/** What may quote a stranger: nothing of it changes the terminal, and a further line of it does not begin where ours do. */
+function quoted(text: string): string {
+  return withoutControls(text).replaceAll(/[\n\u2028\u2029]/g, '\n       ');
 }

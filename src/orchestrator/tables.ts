@@ -16,7 +16,11 @@ const durationMs = as(integer(0, 30 * dayMs, 'ms'));
 const aClass = as(requestClass());
 const aCard = that('the UUID of a card, like GPU-…, and no index', (value) => typeof value === 'string' && normaliseDevice(value) !== null);
 const someCards = that('a list of the UUIDs of cards, like [\'GPU-…\', \'GPU-…\'], and no indices', (value) => Array.isArray(value) && value.length > 0 && value.every((each) => aCard(each, '') === null));
-const aSignal = that('an AbortSignal', (value) => typeof (value as Partial<AbortSignal> | null)?.aborted === 'boolean');
+/** Also of another realm, or another's making: what is followed of it is what must be there. */
+const aSignal = that('an AbortSignal', (value) => {
+  const signal = value as Partial<AbortSignal> | null;
+  return typeof signal?.aborted === 'boolean' && typeof signal.addEventListener === 'function' && typeof signal.removeEventListener === 'function';
+});
 /** More is checked where bytes are counted. */
 const someBytes = orNull(aNumber);
 

@@ -112,7 +112,7 @@ t.test('the command line', async (t) => {
     const plain = await finish(['run', 'tiny-facts', 'hi'], { failure });
     t.notMatch(plain.err, /\u001B/);
     const terminal = await finish(['run', 'tiny-facts', 'hi'], { failure }, { terminal: true });
-    t.match(terminal.err, /\u001B\[31merror:\u001B\[39m x\[2Jy/);
+    t.match(terminal.err, /\u001B\[31merror:\u001B\[39m x\\u001b\[2Jy/);
     for (const without of [['--no-color'], []]) {
       const { err } = await finish(['ps', ...without], {}, { terminal: true, refuse: noBroker, env: without.length === 0 ? { NO_COLOR: '1' } : {} });
       t.match(err, /^error: /);

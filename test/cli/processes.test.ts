@@ -1,5 +1,5 @@
 // The command as people run it: a daemon, and other processes that use it, on a simulated card with simulated engines.
-import { spawn, type ChildProcess } from 'node:child_process';
+import { execFileSync, spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, cpSync, existsSync, mkdirSync, mkdtempSync, openSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -197,12 +197,31 @@ t.test('a reader that has seen enough is no failure', async (t) => {
 t.test('output that cannot be written is a failure in a line, not a stack', { skip: existsSync('/dev/full') ? false : 'no /dev/full here' }, async (t) => {
   const full = openSync('/dev/full', 'w');
   t.teardown(() => { closeSync(full); });
-  const child = spawn(process.execPath, [main, 'run', 'quick', '-q', 'hello'], { cwd: work, stdio: ['ignore', full, 'pipe'], env: { PATH: process.env['PATH'] ?? '', HOME: work } });
-  children.add(child);
-  let err = '';
-  child.stderr?.setEncoding('utf8').on('data', (text: string) => { err += text; });
-  const [code] = await once(child, 'close') as [number | null];
-  children.delete(child);
-  t.equal(code, 1);
-  t.match(err, /^error: standard output cannot be written: ENOSPC.*\.\n$/);
+  // Also what is written last, after which there is nothing to stop.
+  for (const args of [['run', 'quick', '-q', 'hello'], ['--help'], ['limits']]) {
+    const child = spawn(process.execPath, [main, ...args], { cwd: work, stdio: ['ignore', full, 'pipe'], env: { PATH: process.env['PATH'] ?? '', HOME: work } });
+    children.add(child);
+    let err = '';
+    child.stderr?.setEncoding('utf8').on('data', (text: string) => { err += text; });
+    const [code] = await once(child, 'close') as [number | null];
+    children.delete(child);
+    t.equal(code, 1, args.join(' '));
+    t.match(err, /^error: standard output cannot be written: ENOSPC.*\.\n$/);
+  }
+});
+
+t.test('a folder that is gone, too few files, a pipe that nobody reads: a line and what to do, no stack and no wait', { skip: process.platform === 'win32' ? 'no such folders, limits and pipes here' : false }, async (t) => {
+  const pipe = join(work, 'pipe.log');
+  execFileSync('mkfifo', [pipe]);
+  const link = join(dirname(fileURLToPath(import.meta.url)), '../../../src/cli/leasehold.mjs');
+  const cases: readonly (readonly [script: string, code: number, err: RegExp])[] = [
+    [`mkdir gone && cd gone && rmdir ../gone && exec "$0" '${main}' ps`, 2, /^error: working folder: it is not there any more\.\n {2}help: Go to a folder/],
+    [`ulimit -n 20 && exec "$0" '${link}' ps`, 1, /^error: .*may (be opened|open no more files) ?.*\(EMFILE\)\.\n {2}help: Raise the limit on open files/],
+    [`exec "$0" '${main}' up --log-file '${pipe}'`, 2, /^error: log: file: .*pipe\.log cannot be written: it is a FIFO that nobody reads\.\n/],
+  ];
+  for (const [script, code, err] of cases) {
+    const done = spawnSync('sh', ['-c', script, process.execPath], { cwd: work, encoding: 'utf8', timeout: 60_000, env: { PATH: process.env['PATH'] ?? '', HOME: work } });
+    t.match(done, { status: code, stderr: err }, script);
+    t.notMatch(done.stderr, /\n +at /);
+  }
 });

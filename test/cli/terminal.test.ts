@@ -10,6 +10,8 @@ import { LiveArea } from '../../src/cli/terminal/live-area.js';
 import { createTerminalLog } from '../../src/cli/terminal/log-lines.js';
 import { createStatusLine } from '../../src/cli/terminal/progress.js';
 import { formatBytes, formatCount, formatMs, formatOrdinal } from '../../src/cli/terminal/size-format.js';
+import { LeaseholdError } from '../../protocol/index.js';
+import { reportError } from '../../src/cli/report.js';
 import { renderTable, tableColumns } from '../../src/cli/terminal/table.js';
 import { displayWidth, pad, truncate, withoutControls, wrap } from '../../src/cli/terminal/width.js';
 import { overshootBytes, renderCard } from '../../src/cli/views/card-view.js';
@@ -53,6 +55,20 @@ t.test('text is measured by the columns it fills', async (t) => {
     const line = withoutControls(text);
     return wrap(line, columns).every((part) => displayWidth(part) <= columns) && displayWidth(truncate(line.replaceAll('\n', ''), columns)) <= columns;
   }));
+});
+
+t.test('what strangers name neither colours a line of ours nor begins one', async (t) => {
+  const stranger = 'x\nerror: forged\u001B[31m\u202Etxt';
+  const error = new LeaseholdError('model_invalid', { source: stranger, reason: 'it is none', more: `first\u001B[2J\n${stranger}` }, { help: `Look at ${stranger}.` });
+  // As one that was put together here may be.
+  error.message = `${stranger} cannot be used.`;
+  const io = fakeIo();
+  reportError(io, coloured, error, false);
+  const { text } = io.stderr;
+  t.strictSame(text.match(/\u001B\[\d+m/g), ['\u001B[31m', '\u001B[39m', '\u001B[2m', '\u001B[22m'], 'no colour but our own');
+  t.notMatch(text, /[\u202A-\u202E]/);
+  t.equal(text.split('\n').filter((line) => /^\S/.test(line)).length, 1, 'one line begins at the edge');
+  t.strictSame(renderTable([{ title: 'MODEL' }], [[stranger]], 80, plain), ['MODEL', 'x error: forged[31mtxt']);
 });
 
 t.test('colour is used on a terminal alone, unless the environment says otherwise', async (t) => {

@@ -88,7 +88,7 @@ t.test('what calls are given', async (t) => {
     ];
     for (const [options, field, message] of given) t.match(thrown(() => orchestrator.generate('m', 'x', options)), { code: 'input_invalid', details: { field }, message }, field);
     const ofAll: readonly (readonly [object, string, RegExp])[] = [
-      [{ deadlineMs: 0 }, 'deadlineMs', /from 1 to/], [{ deadlineMs: -5 }, 'deadlineMs', /from 1 to/], [{ signal: {} }, 'signal', /an AbortSignal, not an object/],
+      [{ deadlineMs: 0 }, 'deadlineMs', /from 1 to/], [{ deadlineMs: -5 }, 'deadlineMs', /from 1 to/], [{ signal: {} }, 'signal', /an AbortSignal, not an object/], [{ signal: { aborted: false } }, 'signal', /an AbortSignal, not an object/],
       [{ class: 'urgent' }, 'class', /one of/], [{ onStage: 'tell' }, 'onStage', /a function/], [{ deadline: 5 }, 'deadline', /did you mean deadlineMs\?/],
     ];
     for (const [options, field, message] of ofAll) {

@@ -309,7 +309,8 @@ t.test('options that make no sense are refused before anything is started', asyn
   t.match(await refused({ yieldFreeBytes: { 'GPU-typo': 'auto' } }), { code: 'device_unknown', message: /GPU-typo; known: SIM-/ });
   t.match(await refused({ reserveBytes: 4 * MiB, yieldFreeBytes: 4 * MiB }), { code: 'config_invalid', message: /8\.0 MiB would be kept free of 8\.0 MiB/ });
   t.match(await refused({ devices: [] }), { code: 'config_invalid' });
-  t.match(await refused({ devices: ['sim:0MiB'] }), { code: 'bytes_invalid' });
+  for (const devices of [['sim:0MiB'], ['sim:513TiB'], ['sim:8191TiB']]) t.match(await refused({ devices }), { code: 'bytes_invalid' });
+  t.match(await refused({ hostMemory: { lease: 'sim:8191TiB' } }), { code: 'bytes_invalid', message: /hostMemory sim:8191TiB/ });
   t.match(await refused({ devices: ['sim:8MiB', 'GPU-00000000-0000-0000-0000-000000000000'] }), { code: 'device_unknown' });
   t.match(await refused({ engines: [{ name: 'mine' }] }), { code: 'config_invalid', message: /mine: command is missing/ });
   t.match(await refused({ broker: 'attach' }), { code: 'broker_lost', message: /leasehold up/ });

@@ -278,6 +278,12 @@ t.test('errors', async (t) => {
       t.notMatch(validateMessage(plane, errorMessage(plane, null, error)), { code: 'message_invalid' });
     }
   });
+  t.test('what a stranger named changes no terminal: messages show it by its number, details keep it', async (t) => {
+    const source = 'a\u001b[31mred\u009b2J\u202Egp.\u2028b';
+    const error = new LeaseholdError('model_invalid', { source, reason: 'no such file' });
+    t.equal(error.message, 'a\\u001b[31mred\\u009b2J\\u202egp.\\u2028b cannot be used: no such file.');
+    t.equal(error.details['source'], source);
+  });
   t.test('a code of a newer peer keeps its text', async (t) => {
     t.match(LeaseholdError.fromWire({ code: 'too_purple', message: 'It is purple.', details: {} }), { code: 'internal', message: /too_purple: It is purple\./ });
   });

@@ -12,6 +12,7 @@ import { writeJson, writeLine } from '../report.js';
 import { createStatusLine, noStatusLine } from '../terminal/progress.js';
 import { formatBytes, formatCount, formatMs } from '../terminal/size-format.js';
 import { writeAbove } from '../terminal/standing.js';
+import { plainLine } from '../terminal/width.js';
 import { withModels } from './with-models.js';
 
 interface PullOptions {
@@ -34,7 +35,7 @@ export async function pull(context: CommandContext, args: readonly unknown[], op
           const told = engineNote(inspection);
           if (told === null) return;
           if (json) writeJson(io, { event: 'note', code: 'engine_unknown', engine: inspection.profile.backend, text: told });
-          else writeAbove(io.stderr, `${context.errorPalette.yellow(told)}\n`);
+          else writeAbove(io.stderr, `${context.errorPalette.yellow(plainLine(told))}\n`);
         },
         onProgress(progress) {
           if (json) writeJson(io, { event: 'progress', ...progress });
@@ -43,8 +44,8 @@ export async function pull(context: CommandContext, args: readonly unknown[], op
       });
       status.clear();
       if (json) writeJson(io, { event: 'end', ...resultOf(pulled) });
-      else for (const line of summary(pulled)) writeLine(io, line);
-      for (const refused of pulled.refused) io.stderr.write(`${context.errorPalette.yellow(refused)}\n`);
+      else for (const line of summary(pulled)) writeLine(io, plainLine(line));
+      for (const refused of pulled.refused) io.stderr.write(`${context.errorPalette.yellow(plainLine(refused))}\n`);
       return exitCodes.done;
     } finally {
       status.clear();

@@ -1,7 +1,7 @@
 /** Tables that fit the terminal: columns as wide as what is in them, the flexible one cut when there is no room. */
 import type { Palette } from './colour.js';
 import type { Output } from './output.js';
-import { displayWidth, pad, truncate, truncateStart } from './width.js';
+import { displayWidth, pad, plainLine, truncate, truncateStart } from './width.js';
 
 export interface Column {
   readonly title: string;
@@ -19,9 +19,10 @@ export function tableColumns({ isTerminal, columns }: Pick<Output, 'isTerminal' 
   return isTerminal ? columns : Number.POSITIVE_INFINITY;
 }
 
-/** Lines of a table, heads first; cells are plain text. None when there are no rows. */
-export function renderTable(columns: readonly Column[], rows: readonly (readonly string[])[], columnsMax: number, palette: Palette): string[] {
-  if (rows.length === 0) return [];
+/** Lines of a table, heads first; cells are made plain text of one line. None when there are no rows. */
+export function renderTable(columns: readonly Column[], given: readonly (readonly string[])[], columnsMax: number, palette: Palette): string[] {
+  if (given.length === 0) return [];
+  const rows = given.map((cells) => cells.map(plainLine));
   const widths = fit(columns, columns.map(({ title }, index) => Math.max(displayWidth(title), ...rows.map((row) => displayWidth(row[index] ?? '')))), columnsMax);
   const line = (cells: readonly string[]) =>
     columns.map(({ align, keeps }, index) => pad((keeps === 'end' ? truncateStart : truncate)(cells[index] ?? '', widths[index] ?? 0), widths[index] ?? 0, align)).join(gap).trimEnd();

@@ -85,7 +85,12 @@ function cutAt(text: string, columns: number): number {
   return length;
 }
 
-/** Text of a stranger (a model, a file name) without anything that could move the cursor or change the terminal. Line ends and tabs stay. */
+/** Text of a stranger (a model, a file name) without anything that could move the cursor, change the terminal or turn the order of what follows. Line ends and tabs stay. */
 export function withoutControls(text: string): string {
-  return text.replace(/[\u0000-\u0008\u000B-\u001F\u007F-\u009F]/g, '');
+  return text.replace(/[\u0000-\u0008\u000B-\u001F\u007F-\u009F\u202A-\u202E\u2066-\u2069]/g, '');
+}
+
+/** The same, in one line. */
+export function plainLine(text: string): string {
+  return withoutControls(text.replace(/[\n\t\u2028\u2029]+/g, ' '));
 }

@@ -7,7 +7,7 @@ import { beyondTraining } from '../commands/training.js';
 import type { Palette } from '../terminal/colour.js';
 import { formatBytes, formatCount } from '../terminal/size-format.js';
 import { renderTable } from '../terminal/table.js';
-import { withoutControls } from '../terminal/width.js';
+import { plainLine, withoutControls } from '../terminal/width.js';
 
 export interface EstimateStyle {
   /** How wide tables may be. */
@@ -24,7 +24,7 @@ export function renderEstimate({ estimate, engine, trainedTokens }: Answer, lear
   if (card === undefined) return [];
   const contexts = `${options.parallel === 1 ? 'a context' : `${String(options.parallel)} contexts`} of ${String(options.contextTokens)} tokens`;
   const perToken = estimate.kvBytesPerToken === null ? [] : [`${String(estimate.kvBytesPerToken)} B a token`];
-  const title = [palette.bold(withoutControls(estimate.model)), options.backend, contexts, ...perToken, estimate.source].join(' · ');
+  const title = [palette.bold(plainLine(estimate.model)), options.backend, contexts, ...perToken, estimate.source].join(' · ');
   const rows = figures(card, estimate.host).map(([name, figure]) => [name, sizeOf(figure), withoutControls(figure.how)]);
   const note = engine !== null && 'missing' in engine ? [palette.dim(`llama.cpp could not be asked: ${withoutControls(engine.reason)}`)] : [];
   const beyond = beyondTraining(options.contextTokens, trainedTokens);
@@ -60,7 +60,7 @@ function sizeOf({ bytes, leastBytes }: Figure): string {
 /** How wrong estimates were, the latest first, and all together. */
 export function renderErrors(errors: readonly (LearnedError & { readonly name: string })[], { columns, palette }: EstimateStyle): readonly string[] {
   if (errors.length === 0) return ['Nothing has been measured yet: sizes are learned as models are loaded.'];
-  const rows = errors.map(({ name, engine, card, estimatedBytes, measuredBytes, error, loads }) => [withoutControls(name), engine, withoutControls(card), formatBytes(estimatedBytes), formatBytes(measuredBytes), percent(error), String(loads)]);
+  const rows = errors.map(({ name, engine, card, estimatedBytes, measuredBytes, error, loads }) => [name, engine, card, formatBytes(estimatedBytes), formatBytes(measuredBytes), percent(error), String(loads)]);
   const absolute = errors.map(({ error }) => Math.abs(error)).sort((a, b) => a - b);
   const over = errors.filter(({ error }) => error > 0.1).length;
   return [

@@ -1,6 +1,6 @@
 /** What people call things: models by their names, cards and processes without what all their ids share. */
 import type { ServedModel } from '../../orchestrator/types.js';
-import { withoutControls } from '../terminal/width.js';
+import { plainLine, withoutControls } from '../terminal/width.js';
 
 export interface Names {
   /** A model's name; its key when nobody gave it one. Names that share one load are told together, by their contexts where these differ. */
@@ -17,7 +17,7 @@ export function createNames(models: readonly ServedModel[]): Names {
   for (const { key } of models) if (!byKey.has(key)) byKey.set(key, label(models.filter((model) => model.key === key)));
   const order = new Map([...byKey.keys()].map((key, index) => [key, index]));
   return {
-    model: (key) => withoutControls(byKey.get(key) ?? key),
+    model: (key) => plainLine(byKey.get(key) ?? key),
     index(key) {
       const known = order.get(key);
       if (known !== undefined) return known;

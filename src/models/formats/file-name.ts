@@ -7,7 +7,7 @@ const segmentBytesMax = 255;
 /** What is wrong with a relative name, segments joined by `/`; null when it stays below its folder on every system. */
 export function fileNameFault(name: string): string | null {
   if (name === '') return 'it is empty';
-  if (/[\u0000-\u001f\u007f]/.test(name)) return 'it has a control character';
+  if (/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/.test(name)) return 'it has a control character';
   if (name.includes('\\')) return 'it has a backslash';
   if (/[:*?"<>|%#]/.test(name)) return 'it has one of : * ? " < > | % #';
   if (name.startsWith('/')) return 'it is absolute';

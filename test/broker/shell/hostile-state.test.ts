@@ -142,7 +142,8 @@ t.test('a log that cannot be written costs its lines and nothing else, and tells
 
 t.test('a log file that cannot be opened fails the start and says why', (t) => {
   const path = folder(t);
-  for (const [file, reason] of [[path, /it is a folder \(EISDIR\)/], [join(path, 'none', 'x.log'), /its folder is not there \(ENOENT\)/]] as const) {
+  execFileSync('mkfifo', [join(path, 'pipe')]);
+  for (const [file, reason] of [[path, /it is a folder \(EISDIR\)/], [join(path, 'none', 'x.log'), /its folder is not there \(ENOENT\)/], [join(path, 'pipe'), /it is a FIFO that nobody reads/]] as const) {
     t.match(thrown(() => createLog('info', file)), { code: 'config_invalid', message: reason, details: { where: 'file' } });
   }
   t.end();
