@@ -6,5 +6,5 @@ export { createLog, silentLog, steadyLog, redactedPaths, type Log } from './log.
 export { livingWorkers } from './process-records.js';
 export { cardLocksPath, defaultStatePath, readStateFolder, stateNames, type StateFolder } from './state-folder.js';
 export type { CardReader } from './sampler.js';
-export { writeReason } from './private-file.js';
+export { requireReader, writeReason } from './private-file.js';
 export type { UntimedEvent } from './loop.js';

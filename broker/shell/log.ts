@@ -1,8 +1,7 @@
 /** What the shell needs of a log. The daemon gives it pino; an embedder may give its own; the default says nothing. */
-import { closeSync, constants, openSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { LeaseholdError } from '../../protocol/index.js';
-import { writeReason } from './private-file.js';
+import { requireReader, writeReason } from './private-file.js';
 
 export interface Log {
   debug(fields: Readonly<Record<string, unknown>>, message: string): void;
@@ -68,8 +67,12 @@ export function createLog(level: LogLevel, destination: string | number = 2): Lo
   // A file that cannot be written must fail the start, not a timer.
   if (typeof destination === 'string') {
     try {
-      requireReader(destination);
-      load();
+      const release = requireReader(destination);
+      try {
+        load();
+      } finally {
+        release();
+      }
     } catch (error) {
       throw new LeaseholdError('config_invalid', { path: 'log', where: 'file', reason: `${destination} cannot be written: ${writeReason(error)}` }, { cause: error });
     }
@@ -87,16 +90,6 @@ export function createLog(level: LogLevel, destination: string | number = 2): Lo
     waiting.push({ level: lineLevel, atMs: Date.now(), fields, message });
   };
   return { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') };
-}
-
-/** To open a FIFO waits for whoever reads it, with all that the process has: one that nobody reads fails here instead. */
-function requireReader(path: string): void {
-  if (statSync(path, { throwIfNoEntry: false })?.isFIFO() !== true) return;
-  try {
-    closeSync(openSync(path, constants.O_WRONLY | ((constants.O_NONBLOCK as number | undefined) ?? 0)));
-  } catch (error) {
-    throw (error as NodeJS.ErrnoException).code === 'ENXIO' ? new Error('it is a FIFO that nobody reads', { cause: error }) : error;
-  }
 }
 
 function loadPino(level: LogLevel, destination: string | number, nowMs: () => number): Log {

@@ -3,7 +3,7 @@
  * their place is followed, waited for or trusted: no symbolic link, no FIFO, no
  * device, nothing of another user; and they are closed to everybody else.
  */
-import { closeSync, constants, fchmodSync, fstatSync, openSync, readSync } from 'node:fs';
+import { closeSync, constants, fchmodSync, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { LeaseholdError } from '../../protocol/index.js';
 
 const { O_NOFOLLOW, O_NONBLOCK } = constants as { readonly O_NOFOLLOW?: number; readonly O_NONBLOCK?: number };
@@ -108,6 +108,20 @@ export function writeReason(error: unknown): string {
   const code = errorCode(error);
   const text = said[code];
   return text === undefined ? (error instanceof Error ? error.message : String(error)) : `${text} (${code})`;
+}
+
+/**
+ * To open a FIFO waits for whoever reads it, with all that the process has: one that nobody reads fails here instead. Until
+ * the function that is returned is called its reader sees no end of it.
+ */
+export function requireReader(path: string): () => void {
+  if (statSync(path, { throwIfNoEntry: false })?.isFIFO() !== true) return () => undefined;
+  try {
+    const pipe = openSync(path, constants.O_WRONLY | (O_NONBLOCK ?? 0));
+    return () => { closeSync(pipe); };
+  } catch (error) {
+    throw errorCode(error) === 'ENXIO' ? new Error('it is a FIFO that nobody reads', { cause: error }) : error;
+  }
 }
 
 function errorCode(error: unknown): string {

@@ -2,7 +2,7 @@
 export { createOrchestrator, servedModels } from './orchestrator.js';
 export { defaultStatePath, readStateFolder } from './state.js';
 export { unknownModel } from './catalogue.js';
-export { createLog, silentLog, writeReason, type EngineCommand, type Log } from '../../broker/shell/index.js';
+export { createLog, silentLog, requireReader, writeReason, type EngineCommand, type Log } from '../../broker/shell/index.js';
 export type { BrokerChange, BrokerLoss, HostMemoryOptions, ModelOptions, OrchestratorOptions } from './options.js';
 export type * from './types.js';
 export type { EvictAnswer, EvictHandler, EvictOrder, HeldLease, HoldOptions, Measured } from '../client/index.js';

@@ -218,6 +218,8 @@ t.test('a folder that is gone, too few files, a pipe that nobody reads: a line a
     [`mkdir gone && cd gone && rmdir ../gone && exec "$0" '${main}' ps`, 2, /^error: working folder: it is not there any more\.\n {2}help: Go to a folder/],
     [`ulimit -n 20 && exec "$0" '${link}' ps`, 1, /^error: .*may (be opened|open no more files) ?.*\(EMFILE\)\.\n {2}help: Raise the limit on open files/],
     [`exec "$0" '${main}' up --log-file '${pipe}'`, 2, /^error: log: file: .*pipe\.log cannot be written: it is a FIFO that nobody reads\.\n/],
+    [`exec "$0" '${main}' stress gang --svg '${pipe}'`, 2, /^error: --svg: .*pipe\.log cannot be written: it is a FIFO that nobody reads\.\n/],
+    [`cat '${pipe}' >read.svg & "$0" '${main}' stress gang --svg '${pipe}' >/dev/null && wait && grep -q '</svg>' read.svg`, 0, /^$/],
   ];
   for (const [script, code, err] of cases) {
     const done = spawnSync('sh', ['-c', script, process.execPath], { cwd: work, encoding: 'utf8', timeout: 60_000, env: { PATH: process.env['PATH'] ?? '', HOME: work } });

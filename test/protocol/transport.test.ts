@@ -411,6 +411,26 @@ t.test('R276: impostors that come first cost the genuine worker nothing', async 
   genuine.destroy();
 });
 
+t.test('a hello that came while the listener was busy came in time, though it is read after its time', async (t) => {
+  const path = join(socketFolder(t), 's');
+  const accepted = promise<undefined>();
+  const listener = await listen({ path, onConnection: (stream) => {
+    const channel = openChannel(stream, { plane: 'control', side: 'broker', limits: { ...defaultLimits, helloTimeoutMs: 50 }, handlers: {
+      onMessage: (message) => { if (message.type === 'hello') channel.send({ ...welcome, id: message.id }); },
+      onClose: () => undefined,
+    } });
+    accepted.resolve(undefined);
+  } });
+  t.teardown(() => listener.close());
+  const peer = openChannel(await connect({ path, ...limit }), { plane: 'control', side: 'worker', limits: defaultLimits, handlers: { onMessage: () => undefined, onClose: () => undefined } });
+  t.teardown(() => { peer.destroy(); });
+  await accepted.promise;
+  const answer = peer.request(hello, limit);
+  // It leaves at the end of this turn; the loop then stands still until long after its time.
+  setImmediate(() => { Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300); });
+  t.equal((await answer).type, 'welcome');
+});
+
 t.test('proofs and tickets are bound to what they were made for', async (t) => {
   const secret = '00'.repeat(32);
   const worker = { role: 'worker', spawn: 'b-w1', proof: '' } as const;

@@ -35,7 +35,7 @@ export async function stress(context: CommandContext, args: readonly unknown[], 
   const read = await readScenario(given);
   const scenario = seed === null ? read : { ...read, seed };
   const svgPath = options.svg === undefined ? null : resolve(context.io.cwd, options.svg);
-  if (svgPath !== null) await requireWritable(svgPath, '--svg');
+  const letGo = svgPath === null ? () => undefined : await requireWritable(svgPath, '--svg');
   return stoppable(context, async (signal) => {
     const { recorder, refusals, tookMs } = await play(context, scenario, on, speed, signal).catch((error: unknown) => {
       if (signal.aborted && !context.json) context.io.stderr.write(`Stopped: ${scenario.name} was not played to its end, and nothing is said of it.\n`);
@@ -48,7 +48,7 @@ export async function stress(context: CommandContext, args: readonly unknown[], 
     // After the report: a disk that has filled up meanwhile costs the picture alone.
     if (svgPath !== null) await writeOutput(svgPath, '--svg', timelineSvg(`${scenario.name} (seed ${scenario.seed})`, recorder.cards(), recorder.struckAt(), tookMs));
     return missed.length === 0 ? exitCodes.done : exitCodes.failed;
-  });
+  }).finally(letGo);
 }
 
 async function play({ io, json, errorPalette }: CommandContext, scenario: Scenario, on: 'clock' | 'processes' | 'engines', speed: number, signal: AbortSignal): Promise<Played> {
