@@ -262,6 +262,15 @@ t.test('the ledger', async (t) => {
     t.match(lines.join('\n'), /FLOOR +RAM +CARDS\nw1 .* 80\.0 MiB +GPU/);
   });
 
+  t.test('says of a card that thrashes who takes turns, what is lacking, and what can be done', async (t) => {
+    const mebibyte = 1024 ** 2;
+    const thrashing = { sinceMs: 9_000, shareOfTime: 0.4, windowMs: 120_000, models: [{ model: 'tales@llama#1', loads: 2, loadMs: 8_000 }, { model: 'sums@llama#2', loads: 1, loadMs: 4_000 }], neededBytes: 54 * mebibyte, capacityBytes: 48 * mebibyte };
+    const drawn = renderLedger(ledgerState({ cards: [cardView({ thrashing })] }), { names, columns: 200, tableColumns: 200, palette: plain }).join('\n');
+    t.match(drawn, / thrashes: 40 % of the last 2 m 00 s went into loading again what had been put away for each other: tales \(2 times, 8\.0 s\), sums@llama#2 \(once, 4\.0 s\); 6\.0 MiB are lacking for all of them to\s+stay/);
+    t.match(drawn.replaceAll(/\s+/g, ' '), /smaller context or fewer slots, another card \(devices\), or a smaller file; pin the one that must stay \(leasehold pin MODEL\); or class: background/);
+    t.notMatch(renderLedger(ledgerState(), { names, columns: 200, tableColumns: 200, palette: plain }).join('\n'), /thrashes/);
+  });
+
   t.test('fits the terminal, names the card of each lease where there are several, and is quiet when empty', async (t) => {
     const two = ledgerState({ cards: [cardView({}), cardView({ device: 'SIM-0a1b2c3d-1' })] });
     for (const columns of [60, 80, 120]) {
