@@ -78,14 +78,13 @@ export function floorNeededBytes(core: Core, card: Card, generation: string, eng
   return Math.max(0, knownFloorBytes(core, card, engine) - (seat?.floor.chargedBytes ?? 0));
 }
 
-/** What one process of this engine costs on this kind of card: as seen there, else as stated for the card, else what it is taken to cost. */
+/** What one process of this engine costs on this kind of card until it is up: the most that was seen there or is stated of the card or the engine, since a start may take more for a moment than it leaves. */
 export function knownFloorBytes(core: Core, card: Card, engine: string | null): number {
   if (card.kind === 'cpu') return 0;
   // What another program holds besides its leases says nothing about the next one.
   if (engine === null) return card.floorBytes ?? 0;
-  const learnedBytes = core.learnedFloors.get(floorKey(card, engine)) ?? null;
-  if (learnedBytes === null && card.floorBytes === null) return assumedFloorBytes(core, card, engine);
-  return Math.max(learnedBytes ?? 0, card.floorBytes ?? 0);
+  const learnedBytes = core.learnedFloors.get(floorKey(card, engine)) ?? 0;
+  return Math.max(learnedBytes, card.floorBytes ?? assumedFloorBytes(core, card, engine));
 }
 
 /** A process is on a real card before anybody can have measured it; simulated cards state what it costs there. */
