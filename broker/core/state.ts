@@ -112,6 +112,8 @@ export interface Yielding {
   lowBytes: number;
   /** Their latest growth: when it was read, and to how much; null: they have no more than their least. */
   grown: { readonly atUs: number; readonly toBytes: number } | null;
+  /** Bytes that may be theirs, since when so many at least were read by readings that could not tell; null: the last one could. */
+  doubted: { readonly atUs: number; readonly toBytes: number } | null;
   /** The last believed reading showed pressure: a second one must say the same. */
   noticed: boolean;
   /** Since when there is pressure, the most they had in it, and whether it has been told that nothing is left to put away; null: there is none. */

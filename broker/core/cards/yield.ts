@@ -24,7 +24,7 @@ import { areStrangers } from './strangers.js';
 export function yieldingOf({ yieldFreeBytes = null }: Pick<Extract<CoreEvent, { type: 'card_added' }>, 'yieldFreeBytes'>, before: Yielding | null): Yielding | null {
   if (yieldFreeBytes === null) return null;
   return {
-    calmBytes: null, lowBytes: Infinity, grown: null, noticed: false, pressed: null, restUntilUs: 0, told: new Set(),
+    calmBytes: null, lowBytes: Infinity, grown: null, doubted: null, noticed: false, pressed: null, restUntilUs: 0, told: new Set(),
     ...before, freeBytes: yieldFreeBytes,
   };
 }
@@ -40,7 +40,10 @@ export function yieldToStrangers(core: Core, card: Card): void {
   }
   const freeBytes = sampleTermBytes(core, card);
   // Of what just ended nobody knows yet whether it is gone; a jump between two rungs is nobody's growth (R29).
-  if (freeBytes === null || card.sameTruthCount < 2 || !areStrangers(core, card)) return;
+  if (freeBytes === null || card.sameTruthCount < 2 || !areStrangers(core, card)) {
+    doubt(core, yielding, strangersOf(card));
+    return;
+  }
   const lackingBytes = yielding.freeBytes - freeBytes;
   follow(core, yielding, strangersOf(card), lackingBytes > 0);
   if (isPressed(core, card, yielding, lackingBytes > 0)) makeRoom(core, card, yielding, lackingBytes);
@@ -57,6 +60,13 @@ function strangersOf(card: Card): number {
   return card.strangersBytes ?? 0;
 }
 
+/** They may have so many, or others may: should they prove to be theirs, they were so from here on. */
+function doubt(core: Core, yielding: Yielding, bytes: number): void {
+  const { doubted } = yielding;
+  if (doubted === null || bytes > doubted.toBytes + core.options.limits.measureToleranceBytes) yielding.doubted = { atUs: core.attendedUs, toBytes: bytes };
+  else if (bytes < doubted.toBytes) yielding.doubted = { atUs: doubted.atUs, toBytes: bytes };
+}
+
 /** What strangers had of late: their least, and their latest growth from there. */
 function follow(core: Core, yielding: Yielding, strangersBytes: number, isShort: boolean): void {
   const { measureToleranceBytes } = core.options.limits;
@@ -67,7 +77,12 @@ function follow(core: Core, yielding: Yielding, strangersBytes: number, isShort:
     yielding.calmBytes = Math.min(yielding.calmBytes === null || !isShort ? Infinity : yielding.calmBytes, yielding.lowBytes);
   }
   if (strangersBytes <= yielding.lowBytes + measureToleranceBytes) yielding.grown = null;
-  else if (yielding.grown === null || strangersBytes > yielding.grown.toBytes + measureToleranceBytes) yielding.grown = { atUs: core.attendedUs, toBytes: strangersBytes };
+  else if (yielding.grown === null || strangersBytes > yielding.grown.toBytes + measureToleranceBytes) {
+    const { doubted } = yielding;
+    const wasThere = doubted !== null && strangersBytes <= doubted.toBytes + measureToleranceBytes;
+    yielding.grown = { atUs: wasThere ? doubted.atUs : core.attendedUs, toBytes: strangersBytes };
+  }
+  yielding.doubted = null;
 }
 
 /** Begins with the second reading that shows it, and ends when enough is free or they have left. */

@@ -49,6 +49,22 @@ t.test('an idle model is parked when a stranger takes more than leaves enough fr
   t.equal(on.lease(leases[1])?.state, 'resident', 'and no more is put away than needed');
 });
 
+t.test('what was granted beside bytes that proved to be strangers’ when the dead could be told from them stays', async (t) => {
+  const { on, workers, leases } = stage();
+  on.use(workers[0], leases[0], 1);
+  // The dead gives its bytes back while a stranger takes as many: no reading can tell.
+  strangers(on, 8 * GiB);
+  on.exit(workers[1]);
+  const worker = on.worker();
+  const lease = on.resident(worker, 'c', 5 * GiB);
+  on.pass(60_000);
+  t.equal(on.cardView().returningBytes, 0, 'nobody waits for the dead any more');
+  t.same(all([...twice(on), ...twice(on)], 'move'), [], 'it was granted with them in use, and does not give way to them');
+  t.equal(on.cardView().yields?.pressed?.strangersBytes, 8 * GiB);
+  strangers(on, 9 * GiB);
+  t.equal(only(twice(on), 'move').lease, lease, 'to what they take since, it does');
+});
+
 t.test('it is off by default: nobody gives way to a stranger', async (t) => {
   const { on } = stage({ yieldFreeBytes: null });
   strangers(on, 7 * GiB);

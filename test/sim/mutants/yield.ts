@@ -18,4 +18,8 @@ export const yieldMutants: readonly Mutant[] = [
     name: 'yields-newcomers', about: 'what was granted after strangers had grown is put away for them', file: 'eviction/plan.js', pinnedBy: 'yield',
     from: 'if (seeker.untilUs !== undefined && lease.grantedUs >= seeker.untilUs)', to: 'if (false)',
   },
+  {
+    name: 'yield-dated-late', about: 'what was granted beside bytes that later prove to be strangers’ gives way to them', file: 'cards/yield.js', pinnedBy: 'yield',
+    from: 'atUs: wasThere ? doubted.atUs : core.attendedUs', to: 'atUs: core.attendedUs',
+  },
 ];
