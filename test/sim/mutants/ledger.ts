@@ -56,7 +56,7 @@ export const ledgerMutants: readonly Mutant[] = [
   },
   {
     name: 'floor-forgotten', about: 'a process costs nothing before it says so', file: 'ledger/available.js',
-    from: 'return Math.max(learnedBytes ?? 0, card.floorBytes ?? 0);', to: 'return 0;',
+    from: 'return Math.max(learnedBytes, card.floorBytes ?? assumedFloorBytes(core, card, engine));', to: 'return 0;',
   },
   {
     name: 'floor-told-in-vain', about: 'what a process says that it costs is not charged', file: 'ledger/floors.js',
