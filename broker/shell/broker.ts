@@ -136,6 +136,7 @@ class RunningBroker implements Broker {
   readonly #holders: Holders;
   readonly #resumes = new Resumes(this.bootId);
   readonly #desk: AdmissionDesk;
+  readonly #startedAtUs = monotonicUs();
   #listener: Listener | null = null;
   #keeper: Keeper | null = null;
   #closing: Promise<void> | null = null;
@@ -363,7 +364,7 @@ class RunningBroker implements Broker {
 
   #facts(): Readonly<Record<string, unknown>> {
     return {
-      broker: { pid: process.pid, socket: this.socketPath },
+      broker: { pid: process.pid, socket: this.socketPath, startedMsAgo: Math.floor((monotonicUs() - this.#startedAtUs) / 1_000) },
       workers: this.#workers.describe(),
       holders: [...this.#core.processes.values()].flatMap(({ generation, role }) => this.#holder(generation, role)),
       simulatedCards: this.#cardDesk.facts(),

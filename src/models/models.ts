@@ -174,7 +174,7 @@ export class Models {
     if (reference.kind === 'hub') return reference;
     const curated = reference.kind === 'curated' ? curatedProfiles().get(reference.id) : undefined;
     if (curated !== undefined) return { kind: 'hub', repository: curated.repository, revision: curated.revision, selection: null };
-    throw new LeaseholdError('reference_invalid', { reference: JSON.stringify(text), reason: reference.kind === 'generated' ? 'a profile was resolved already; name its repository' : 'it is on this machine: there is nothing to download' });
+    throw new LeaseholdError('reference_invalid', { reference: JSON.stringify(text), reason: reference.kind === 'generated' ? 'a profile was resolved already; name its repository' : 'it is on this machine, and nothing was pulled' }, reference.kind === 'generated' ? {} : { help: 'It is used where it lies: leasehold run PATH, or as a `source` in leasehold.yaml.' });
   }
 
   #runnable(profile: Profile, folder: string): RunnableModel {

@@ -125,7 +125,7 @@ type NamedLedger = Omit<LedgerView, 'leases' | 'waiting'> & { readonly leases: r
 export interface LedgerState extends NamedLedger {
   /** Entries that one answer could not carry: a list that was cut holds its weightiest (most charged first). */
   readonly omitted?: { readonly leases: number; readonly waiting: number; readonly processes: number };
-  readonly broker: { readonly pid: number; readonly socket: string };
+  readonly broker: { readonly pid: number; readonly socket: string; readonly startedMsAgo: number };
   readonly workers: readonly { readonly generation: string; readonly engine: string; readonly pid: number | null; readonly threads: number }[];
   /** Processes that may hold leases: attached, or without their connection and not yet seen gone. */
   readonly holders: readonly { readonly generation: string; readonly pid: number }[];

@@ -197,7 +197,7 @@ t.test('run', async (t) => {
     t.match((await finish(['run', 'notes.yaml', 'q', '-q'], { answer, served: ['notes.yaml'] })), { code: 0, out: 'Paris it is\n' }, 'a name that is known is a name, whatever lies beside');
     t.match((await finish(['run', 'nobody', 'q', '-q'])).err, /There is no model nobody here/);
     const unknown = { failure: new LeaseholdError('model_unknown', { model: 'some/where', known: 'tiny-facts' }) };
-    for (const args of [['evict', 'some/where'], ['run', 'some/where', 'q', '-q']]) t.match((await finish(args, unknown, { env: { LEASEHOLD_MODELS: join(work, 'store') } })), { code: 2, err: /some\/where is no model that is here[\s\S]*leasehold pull/ });
+    for (const args of [['evict', 'some/where'], ['run', 'some/where', 'q', '-q']]) t.match((await finish(args, unknown, { env: { LEASEHOLD_MODELS: join(work, 'store') } })), { code: 2, err: /some\/where has not been pulled[\s\S]*leasehold pull/ });
   });
 
   t.test('says which options a broker that runs already does not follow', async (t) => {
@@ -386,7 +386,7 @@ t.test('ps, evict, pin and explain', async (t) => {
     t.equal((await finish(['evict', 'tiny-sums'], copied)).out, `tiny-sums held nothing on a card.\n${also('evict it')}`);
     t.strictSame(jsonLines((await finish(['evict', 'tiny-sums', '--json'], copied)).out), [{ model: 'tiny-sums', freedBytes: 0, alsoLoaded: ['tiny-sums@llama#1'] }]);
     t.equal((await finish(['pin', 'tiny-sums'], copied)).out, `tiny-sums is pinned (not loaded yet): once it is, it is evicted for nobody.\n${also('pin it')}`);
-    t.equal((await finish(['explain', 'tiny-sums'], copied)).out, `There is no record about tiny-sums.\n${also('have it explained')}`);
+    t.equal((await finish(['explain', 'tiny-sums'], copied)).out, `There is no record about tiny-sums. Records do not outlive their broker, and\nthis one has run for 1 m 30 s.\n${also('have it explained')}`);
     t.match((await finish(['models'], copied, { columns: 120 })).out, /tiny-sums +llama +2048 +another copy: tiny-sums@llama#1 +tiny-sums\n/);
     t.match(jsonLines((await finish(['models', '--json'], copied)).out), [{ name: 'tiny-tales', alsoLoaded: [] }, { name: 'tiny-sums', alsoLoaded: ['tiny-sums@llama#1'] }, { name: 'tiny-facts', alsoLoaded: [] }]);
     t.notMatch((await finish(['pin', 'tiny-tales'], copied)).out, /Also loaded/, 'it is loaded itself');
@@ -400,8 +400,10 @@ t.test('ps, evict, pin and explain', async (t) => {
     t.strictSame(fake?.calls[0]?.args, ['tiny-sums', 2]);
     t.match(out, /^WAITING {2}tiny-sums · [^\n]*\n {2}tiny-sums waits for w4\n[^]*\n\nGRANTED/);
     t.match(jsonLines((await finish(['explain', '--json', '--count', '9'], { records })).out), [{ id: 'b-x7', verdict: 'waiting', model: 'tiny-sums@llama#0', name: 'tiny-sums' }, { id: 'b-x6' }]);
-    t.equal((await finish(['explain'])).out, 'Nothing has been decided yet.\n');
-    t.equal((await finish(['explain', 'tiny-sums'])).out, 'There is no record about tiny-sums.\n');
+    t.equal((await finish(['explain'])).out, 'Nothing has been decided yet. Records do not outlive their broker, and this one\nhas run for 1 m 30 s.\n');
+    t.equal((await finish(['explain', 'tiny-sums'])).out, 'There is no record about tiny-sums. Records do not outlive their broker, and\nthis one has run for 1 m 30 s.\n');
+    const again = [explainRecord({ id: 'b-x9', request: 12, verdict: 'placed', victims: [] }), explainRecord({ id: 'b-x8', request: 11, verdict: 'placed', victims: [] }), explainRecord({ id: 'b-x7', request: 3, verdict: 'granted', victims: [] }), explainRecord({ id: 'b-x6', request: 3, verdict: 'evicting' })];
+    t.strictSame(jsonLines((await finish(['explain', 'tiny-sums', '--json'], { records: again })).out).map(({ id }) => id), ['b-x9', 'b-x7', 'b-x6'], 'a run of what is resident, and what brought it there');
     const story = [explainRecord({ victims: [] }), explainRecord({ id: 'b-x5', verdict: 'evicting' })];
     t.match((await finish(['explain', 'tiny-sums'], { records: story }, { columns: 120 })).out, /^WAITING[^]*not leaving already; for this one before: tales@llama#1\n\nEVICTING[^]*not leaving already\n/);
     for (const json of [[], ['--json']]) {

@@ -164,7 +164,7 @@ t.test('drawn from an orchestrator without processes', async (t) => {
     const { out } = await show([]);
     t.notMatch(out, /\u001B/);
     t.match(out, /^Loading 3 models once/);
-    t.match(out, / 2 {2}tiny-sums {3}What is 47 \+ 38\?\n {4}hm, let me add\n {4}It is 85\.\n {4}✓ right · loaded in 120 ms · \d+ tokens · \d+ ms\n {4}│ tiny-tales +│ tiny-sums +│·+│ {2}22\.0 MiB of 27\.0 MiB charged\n/);
+    t.match(out, / 2 {2}tiny-sums {3}What is 47 \+ 38\?\n {4}hm, let me add\n {4}It is 85\.\n {4}✓ right · loaded in 120 ms · \d+ tokens · \d+ ms in all\n {4}│ tiny-tales +│ tiny-sums +│·+│ {2}22\.0 MiB of 27\.0 MiB charged\n/);
     t.equal(out.split('From here on questions are asked at once').length, 2, 'said once, before the first that may be out of turn');
     t.match(out, /MODEL +ASKED +ANSWERED +RIGHT +TOKENS +GRANTS +EVICTED +HAND-OFF +LONGEST\n/);
     t.match(out, /\nall +18 +18 +18 /);

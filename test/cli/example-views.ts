@@ -33,7 +33,7 @@ export function ledgerState(changes: Partial<LedgerState> = {}): LedgerState {
       { generation: 'b-s4', role: 'client', engine: null, state: 'ready', devices: [], floorBytes: 0, memoryBytes: null },
     ],
     counters: { grants: 2 },
-    broker: { pid: 4711, socket: '/run/leasehold/broker.sock' },
+    broker: { pid: 4711, socket: '/run/leasehold/broker.sock', startedMsAgo: 90_000 },
     workers: [{ generation: 'b-w1', engine: 'llama', pid: 4712, threads: 1 }],
     holders: [{ generation: 'b-s3', pid: 4713 }],
     simulatedCards: [],

@@ -133,7 +133,7 @@ export class FakeOrchestrator implements Orchestrator {
       waiting: named(waiting ?? []),
       processes: [{ generation: 'boot-w1', role: 'worker', engine: 'llama', state: 'ready', devices: [device], floorBytes: 0, memoryBytes: null }],
       counters: { ...this.#counters },
-      broker: { pid: 4711, socket: this.socketPath },
+      broker: { pid: 4711, socket: this.socketPath, startedMsAgo: 90_000 },
       workers: [{ generation: 'boot-w1', engine: 'llama', pid: 4712, threads: 1 }],
       holders: [],
       simulatedCards: [{ device, totalBytes: this.#totalBytes, usedBytes: leasedBytes, peakUsedBytes: this.#peakBytes, oomRefusals: 0 }],

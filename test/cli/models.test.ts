@@ -38,8 +38,8 @@ async function leasehold(...args: string[]) {
 const question = 'What is the capital of France?';
 
 t.test('a model that was not pulled is not run, and nothing is downloaded for it', async (t) => {
-  t.match(await leasehold('run', name, question), { code: 2, err: /leasehold\/tiny-facts-GGUF is no model that is here[\s\S]*leasehold pull/ });
-  t.match(await leasehold('models', '--pulled'), { code: 0, out: /Nothing is staged/ });
+  t.match(await leasehold('run', name, question), { code: 2, err: /leasehold\/tiny-facts-GGUF has not been pulled[\s\S]*leasehold pull/ });
+  t.match(await leasehold('models', '--pulled'), { code: 0, out: /Nothing has been pulled/ });
   t.equal(hub.requests.length, 0);
 });
 
@@ -52,7 +52,7 @@ t.test('pull brings it here and says what came of it', async (t) => {
     manifest_created: false, security_scan_complete: true, downloaded: false, downloaded_bytes: 0,
   }, 'R176');
   t.match(jsonLines(out).find(({ event }) => event === 'progress'), { stage: 'cached', files: { done: 1, total: 1 } });
-  t.match(await leasehold('models', '--pulled'), { code: 0, out: /tiny-facts-GGUF +llama_cpp +f16 +2\.0 MiB +2048 +[0-9a-f]{8} +staged/ });
+  t.match(await leasehold('models', '--pulled'), { code: 0, out: /tiny-facts-GGUF +llama_cpp +f16 +2\.0 MiB +2048 +[0-9a-f]{8} +pulled/ });
 });
 
 t.test('a projector that fits is told, and not brought: the engine here reads text alone', async (t) => {
@@ -67,7 +67,7 @@ t.test('what is refused is told with what to do, and leaves nothing behind', asy
   t.match(await leasehold('pull', 'o/evil'), { code: 2, err: /EvilForCausalLM[\s\S]*help:/ });
   t.match(await leasehold('pull', `${name}:Q8_0`), { code: 2, err: /no GGUF Q8_0[\s\S]*It has: F16 \(0\.00 GiB\)/ });
   t.match(await leasehold('pull', 'nothing'), { code: 2, err: /must be a Hugging Face ID/ });
-  t.match(await leasehold('pull', './a'), { code: 2, err: /nothing to download/ });
+  t.match(await leasehold('pull', './a'), { code: 2, err: /it is on this machine, and nothing was pulled/ });
   t.match(await leasehold('pull', name, '--pin', 'x'), { code: 2, err: /FILE=SHA256/ });
   t.match(await leasehold('pull', name, '--pin', `tiny-facts-f16.gguf=${'0'.repeat(64)}`), { code: 2, err: /is pinned to sha256 0000/ });
   t.equal(readdirSync(join(work, 'store'), { recursive: true }).length, before);
@@ -76,15 +76,17 @@ t.test('what is refused is told with what to do, and leaves nothing behind', asy
 t.test('what no engine here loads is told before it is brought, and refused by name', async (t) => {
   const files = tinyRepository('tiny-facts').filter(({ path }) => !path.endsWith('.gguf'));
   hub.publish('leasehold/plain', files);
-  t.match(await leasehold('pull', 'leasehold/plain'), { code: 0, err: /It is for transformers, an engine that is not here: it is staged, and `leasehold run` will refuse it\. .*owner\/name-GGUF:Q4_K_M/, out: /leasehold\/plain is here/ });
+  t.match(await leasehold('pull', 'leasehold/plain'), { code: 0, err: /It is for transformers, an engine that is not here: it is pulled, and `leasehold run` will refuse it\. .*owner\/name-GGUF:Q4_K_M/, out: /leasehold\/plain is here/ });
   t.match(jsonLines((await leasehold('pull', 'leasehold/tiny-facts', '--json')).out)[0], { event: 'note', code: 'engine_unknown', engine: 'transformers', text: /leasehold pull leasehold\/tiny-facts:F16\./ }, 'and where the repository has what runs, that is named');
   t.equal((await leasehold('rm', 'leasehold/plain')).code, 0);
   mkdirSync(join(work, 'folder'));
   for (const { path, bytes } of files) writeFileSync(join(work, 'folder', path), bytes);
   for (const path of ['./folder', './folder/model.safetensors']) t.match(await leasehold('run', path, question), { code: 2, err: /no engine transformers[\s\S]*holds safetensors, which llama\.cpp does not load\. Pull a GGUF of it/ });
   rmSync(join(work, 'folder', 'model.safetensors'));
-  writeFileSync(join(work, 'folder', 'x.gguf'), 'GGUF');
-  t.match(await leasehold('run', './folder', question), { code: 2, err: /it is a folder; name the file in it, like folder\/x\.gguf/ });
+  for (const one of ['x.gguf', 'y.gguf']) writeFileSync(join(work, 'folder', one), 'GGUF');
+  t.match(await leasehold('run', './folder', question), { code: 2, err: /it is a folder with several models; name one, like folder\/x\.gguf/ });
+  for (const verb of ['rm', 'verify']) t.match(await leasehold(verb, 'tiny-facts'), { code: 2, err: /^error: tiny-facts ships with Leasehold; nothing was pulled\.\n/ });
+  t.match(await leasehold('pull', './folder'), { code: 2, err: /it is on this machine, and nothing was pulled\.\n.*help: It is used where it lies: leasehold run PATH/ });
   t.match(await leasehold('run', 'leasehold/tiny-facts', question), { code: 2, err: /no engine transformers[\s\S]*Pull a GGUF of it/ });
   t.equal((await leasehold('pull', 'leasehold/tiny-facts:F16', '-q')).code, 0);
   t.equal(jsonLines((await leasehold('models', '--pulled', '--json')).out).length, 3);
@@ -97,9 +99,9 @@ t.test('with the hub gone, what was pulled answers', async (t) => {
   }
   t.test('also under a name of the configuration, which the doctor understands', async (t) => {
     writeFileSync(join(work, 'leasehold.yaml'), `models:\n  facts: { source: 'hf.co/${name}:F16', context: 512 }\n  none: { source: hf.co/o/none }\n`);
-    t.match(await leasehold('doctor', 'configuration', '--no-engines', '--json'), { out: /o\/none is no model that is here/ });
+    t.match(await leasehold('doctor', 'configuration', '--no-engines', '--json'), { out: /o\/none has not been pulled/ });
     t.notMatch((await leasehold('doctor', 'configuration', '--no-engines', '--json')).out, /facts.*no such file/);
-    t.match(await leasehold('run', 'facts', question, '--device', 'sim:64MiB'), { code: 2, err: /o\/none is no model that is here/ }, 'all or nothing, as ever');
+    t.match(await leasehold('run', 'facts', question, '--device', 'sim:64MiB'), { code: 2, err: /o\/none has not been pulled/ }, 'all or nothing, as ever');
     writeFileSync(join(work, 'leasehold.yaml'), `models:\n  facts: { source: 'hf.co/${name}:F16', context: 512 }\n`);
     t.match(await leasehold('run', 'facts', question, '--device', 'sim:64MiB'), { code: 0, out: /Paris/ });
     rmSync(join(work, 'leasehold.yaml'));
@@ -107,19 +109,19 @@ t.test('with the hub gone, what was pulled answers', async (t) => {
 });
 
 t.test('verify throws away what is wrong, rm what is not wanted', async (t) => {
-  t.match(await leasehold('verify'), { code: 0, out: /as they were staged/ });
+  t.match(await leasehold('verify'), { code: 0, out: /as they were pulled/ });
   const [model] = jsonLines((await leasehold('models', '--pulled', '--json')).out).filter(({ model }) => model === name);
   const file = join(String(model?.['path']), 'tiny-facts-f16.gguf');
   const bytes = readFileSync(file);
   writeFileSync(file, Buffer.from(bytes).fill(0, bytes.length - 4_096));
   t.match(await leasehold('verify', name), { code: 1, out: /1 file missing or thrown away; `leasehold pull leasehold\/tiny-facts-GGUF`[\s\S]*its hash is/ });
-  t.match(await leasehold('run', name, question, '--device', 'sim:64MiB'), { code: 2, err: /is not staged[\s\S]*leasehold pull leasehold\/tiny-facts-GGUF/ });
+  t.match(await leasehold('run', name, question, '--device', 'sim:64MiB'), { code: 2, err: /is not pulled[\s\S]*leasehold pull leasehold\/tiny-facts-GGUF/ });
   t.match(await leasehold('models', '--pulled'), { code: 0, out: /[0-9a-f]{8} +incomplete/ });
   for (const args of [['verify'], ['verify', name]]) t.match(await leasehold(...args), { code: 1, out: /1 file missing or[^]*tiny-facts-f16\.gguf: no file of its own is there/ }, 'as often as it is asked');
   const [verdict] = jsonLines((await leasehold('verify', '--json')).out).filter(({ model }) => model === name);
   t.match(verdict, { files: [{ path: 'tiny-facts-f16.gguf', size_bytes: null, fault: 'no file of its own is there' }] });
   rmSync(join(String(model?.['path']), '.leasehold-complete.json'));
-  t.match(await leasehold('verify'), { code: 1, err: /is not staged: it was never staged to the end/ });
+  t.match(await leasehold('verify'), { code: 1, err: /is not pulled: it was never staged to the end/ });
   t.match(await leasehold('verify', '--json'), { code: 1, out: /"code":"not_staged"/ });
   t.match(await leasehold('rm', name), { code: 0, out: /removed/ });
   t.match(await leasehold('rm', name, '--json'), { code: 2, out: /"code":"profile_unknown"/ });

@@ -1,6 +1,6 @@
 /** Saying yes: the charge is made in the same turn as the decision. */
 import { numbersOf } from '../ledger/available.js';
-import { inMs } from '../clock.js';
+import { inMs, msSince } from '../clock.js';
 import { forgetCommands } from '../eviction/command.js';
 import { chargeFloor } from '../ledger/floors.js';
 import { takeShare } from '../memory/share.js';
@@ -33,7 +33,7 @@ export function grantBudget(core: Core, card: Card, waiter: BudgetWaiter, unveri
   reindex(core, lease);
   const id = explain(core, {
     verdict: 'granted',
-    text: textOf(card, waiter, lease, growBytes, unverified) + (gangCards === null ? '' : `; with its gang: ${gangCards}`),
+    text: textOf(card, waiter, lease, growBytes, unverified) + waitedText(core, waiter) + (gangCards === null ? '' : `; with its gang: ${gangCards}`),
     generation: waiter.generation, request: waiter.request, model: waiter.model, device: card.device,
     class: waiter.class, arrivedUs: waiter.arrivedUs, numbers, unverified,
   });
@@ -79,6 +79,11 @@ function textOf(card: Card, waiter: BudgetWaiter, lease: Lease, growBytes: numbe
   const exception = waiter.exclusive ? ' without headroom (exclusive, measured)' : '';
   const ledger = unverified ? '; by the ledger alone, unverified' : '';
   return `${waiter.model} gets ${inWords(growBytes)}${exception} on ${card.device}, ${inWords(lease.charge.chargedBytes)} charged in all${ledger}`;
+}
+
+/** Asked for as soon as the worker could: what passed before that was no wait for room. */
+function waitedText(core: Core, waiter: BudgetWaiter): string {
+  return waiter.told === null && msSince(core, waiter.arrivedUs) > 0 ? '; it waited for its worker and for its size to be known, not for room' : '';
 }
 
 /** Beside a card whose memory is the machine's a copy is the same bytes again; null: nobody counts that memory. */

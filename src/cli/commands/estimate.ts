@@ -1,4 +1,5 @@
 /** `leasehold estimate`: the bytes that a model will need, before any card is touched. */
+import { readdirSync, statSync } from 'node:fs';
 import { realpath } from 'node:fs/promises';
 import { isAbsolute } from 'node:path';
 import { LeaseholdError, defaultLimits, parseBytes } from '../../../protocol/index.js';
@@ -50,9 +51,16 @@ export async function estimateCommand(context: CommandContext, args: readonly un
     const answer = await askEstimate({ ...meant.configured, ...question, contextTokens: question.contextTokens ?? meant.configured.contextTokens ?? null, declaredBytes: question.declaredBytes ?? meant.configured.declaredBytes ?? null, model: meant.model, draft }, surroundings).catch((error: unknown) => { throw asTyped(error); });
     const learned = await learnedOf(answer.estimate.model, config.stateFolder);
     if (json) writeJson(io, { ...answer, learned });
-    else for (const line of renderEstimate(answer, learned, { columns: tableColumns(io.stdout), palette })) writeLine(io, line);
+    else for (const line of [...renderEstimate(answer, learned, { columns: tableColumns(io.stdout), palette }), ...chosenNote(meant.model, answer.estimate.options.backend, options.engine)]) writeLine(io, line);
     return exitCodes.done;
   });
+}
+
+/** Of a folder with both formats: which was taken, and why. */
+function chosenNote(path: string, backend: Backend, engine: Backend | undefined): readonly string[] {
+  if (engine !== undefined || backend !== 'llama' || statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true) return [];
+  if (!readdirSync(path).some((name) => name.endsWith('.safetensors'))) return [];
+  return ['Of its two formats the GGUF file, which llama.cpp loads here; --engine transformers reckons the safetensors.'];
 }
 
 /** What loads of this file have shown, card by card: the next one asks for that. */

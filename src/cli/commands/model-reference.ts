@@ -2,6 +2,7 @@
 import { closeSync, existsSync, openSync, readdirSync, readSync, statSync } from 'node:fs';
 import { extname, isAbsolute, join, resolve } from 'node:path';
 import { LeaseholdError } from '../../../protocol/index.js';
+import { ggufModels } from '../../models/formats/gguf-parts.js';
 import { noEngine } from '../../models/no-engine.js';
 import type { OrchestratorOptions } from '../../orchestrator/options.js';
 import { tinyModels } from '../../orchestrator/shipped-models.js';
@@ -38,10 +39,10 @@ export async function findModel(written: string, { cwd, env }: Pick<Io, 'cwd' | 
 
 /** Throws `model_invalid` for `./x`, `../x` and `/x` that are no GGUF file, `engine_unknown` for weights of an engine that is not here. A bare word may still be a name that a daemon knows. */
 export function modelReference(written: string, cwd: string): ModelReference {
-  const path = resolve(cwd, written);
+  const path = onlyGguf(resolve(cwd, written));
   const isGguf = extname(written).toLowerCase() === '.gguf';
   const certain = isAbsolute(written) || /^\.{1,2}[\\/]/.test(written) || (isGguf && existsSync(path));
-  const readsLikePath = certain || isGguf || /[\\/]/.test(written) || (existsSync(path) && faultOf(path) !== aFolder);
+  const readsLikePath = certain || isGguf || /[\\/]/.test(written) || (existsSync(path) && faultOf(path) !== aFolder && path === resolve(cwd, written));
   const fault = readsLikePath ? faultOf(path) : null;
   if (certain && fault !== null) throw unservable(written, path, fault);
   return { written, path: certain ? path : null, doubt: readsLikePath ? fault ?? 'write ./ before it, so that it is taken for a file' : null, staged: null, missing: null };
@@ -69,12 +70,19 @@ function invalid(source: string, reason: string, cause?: unknown): LeaseholdErro
   return new LeaseholdError('model_invalid', { source, reason }, cause === undefined ? {} : { cause });
 }
 
+/** Of a folder with one GGUF model that file, as `estimate` takes it; else the path as it is. */
+function onlyGguf(path: string): string {
+  if (faultOf(path) !== aFolder) return path;
+  const [only, ...others] = ggufModels(readdirSync(path));
+  return only === undefined || others.length > 0 ? path : join(path, only);
+}
+
 /** A path that is no GGUF file, told by what it is instead: weights of another engine, a folder with the file to name. */
 function unservable(written: string, path: string, fault: string): LeaseholdError {
   const names = fault === aFolder ? readdirSync(path).sort() : [];
-  if ([path, ...names].some((name) => name.endsWith('.safetensors'))) return noEngine('transformers', `${written} holds safetensors, which llama.cpp does not load.`);
-  const [gguf] = names.filter((name) => extname(name).toLowerCase() === '.gguf');
-  return invalid(written, gguf === undefined ? fault : `${fault}; name the file in it, like ${join(written, gguf)}`);
+  const [gguf] = ggufModels(names);
+  if (gguf === undefined && [path, ...names].some((name) => name.endsWith('.safetensors'))) return noEngine('transformers', `${written} holds safetensors, which llama.cpp does not load.`);
+  return invalid(written, gguf === undefined ? fault : `${fault} with several models; name one, like ${join(written, gguf)}`);
 }
 
 const magic = 'GGUF';

@@ -59,7 +59,7 @@ function engineNote({ profile, reference, repository }: Inspection): string | nu
   const [gguf] = ggufChoices(repository);
   const selection = gguf === undefined ? null : gguf.quantization ?? gguf.files[0]?.path ?? null;
   const instead = selection === null ? 'a GGUF of it, which other repositories may have: leasehold pull owner/name-GGUF:Q4_K_M' : `leasehold pull ${referenceText({ ...reference, selection })}`;
-  return `It is for ${profile.backend}, an engine that is not here: it is staged, and \`leasehold run\` will refuse it. What runs here is ${instead}.`;
+  return `It is for ${profile.backend}, an engine that is not here: it is pulled, and \`leasehold run\` will refuse it. What runs here is ${instead}.`;
 }
 
 /** `FILE=SHA256`. */

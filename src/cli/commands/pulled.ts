@@ -6,6 +6,7 @@ import type { Models } from '../../models/models.js';
 import type { StoredModel } from '../../models/store/store.js';
 import type { Verdict } from '../../models/store/upkeep.js';
 import { modelKeyOf } from '../../orchestrator/model-key.js';
+import { tinyModels } from '../../orchestrator/shipped-models.js';
 import { stoppableOnceConfigured, withOrchestrator, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
 import { reportError, writeJson, writeLine } from '../report.js';
@@ -24,7 +25,7 @@ export async function pulled(context: CommandContext): Promise<number> {
     const faults: LeaseholdError[] = [];
     const found = await store.list((error) => { faults.push(error); });
     if (json) for (const model of found) writeJson(io, { ...viewOf(model) });
-    else if (found.length === 0) writeLine(io, 'Nothing is staged. `leasehold pull owner/name` brings a model here.');
+    else if (found.length === 0) writeLine(io, 'Nothing has been pulled. `leasehold pull owner/name` brings a model here.');
     else for (const line of renderTable(columns, found.map(rowOf), tableColumns(io.stdout), palette)) writeLine(io, line);
     for (const fault of faults) reportError(io, context.errorPalette, fault, json);
     return faults.length === 0 ? exitCodes.done : exitCodes.failed;
@@ -36,7 +37,7 @@ export async function verify(context: CommandContext, args: readonly unknown[]):
   const { io, json } = context;
   return stoppableOnceConfigured(context, async (signal) => withModels(context, async (store) => {
     const faults: LeaseholdError[] = [];
-    const wanted = reference === undefined ? await store.list((error) => { faults.push(error); }) : [await store.find(reference)];
+    const wanted = reference === undefined ? await store.list((error) => { faults.push(error); }) : [await findPulled(store, reference)];
     let wrong = 0;
     for (const model of wanted) {
       try {
@@ -48,7 +49,7 @@ export async function verify(context: CommandContext, args: readonly unknown[]):
       }
     }
     for (const fault of faults) reportError(io, context.errorPalette, fault, json);
-    if (!json && wanted.length + faults.length === 0) writeLine(io, 'Nothing is staged.');
+    if (!json && wanted.length + faults.length === 0) writeLine(io, 'Nothing has been pulled.');
     return wrong + faults.length === 0 ? exitCodes.done : exitCodes.failed;
   }));
 }
@@ -71,7 +72,7 @@ function tellVerdicts({ io, json }: CommandContext, { manifest }: StoredModel, v
     return bad.length;
   }
   const files = formatCount(bad.length === 0 ? verdicts.length : bad.length, 'file');
-  writeLine(io, bad.length === 0 ? `${name}: ${files}, as they were staged.` : `${name}: ${files} missing or thrown away; \`leasehold pull ${name}\` fetches them again.`);
+  writeLine(io, bad.length === 0 ? `${name}: ${files}, as they were pulled.` : `${name}: ${files} missing or thrown away; \`leasehold pull ${name}\` fetches them again.`);
   for (const { path, fault } of bad) writeLine(io, `  ${path}: ${String(fault)}`);
   return bad.length;
 }
@@ -80,13 +81,21 @@ export async function remove(context: CommandContext, args: readonly unknown[]):
   const [reference] = args as [string];
   const { io, json } = context;
   return stoppableOnceConfigured(context, async (signal) => withModels(context, async (store) => {
-    const model = await store.find(reference);
+    const model = await findPulled(store, reference);
     const freedBytes = await store.remove(model, await usersOf(context, model), signal);
     const name = model.manifest.requested_reference;
     if (json) writeJson(io, { model: name, profile_id: model.manifest.profile.id, freedBytes });
     else writeLine(io, `${name} removed: ${freedBytes === 0 ? 'its files stay, another profile needs them' : `${formatBytes(freedBytes)} free again`}.`);
     return exitCodes.done;
   }));
+}
+
+/** What ships was never pulled, and cannot go. */
+async function findPulled(store: Models, reference: string): Promise<StoredModel> {
+  if (!Object.hasOwn(tinyModels, reference)) return store.find(reference);
+  const error = new LeaseholdError('profile_unknown', { profile: reference, known: '' }, { help: '`leasehold models --pulled` lists what was.' });
+  error.message = `${reference} ships with Leasehold; nothing was pulled.`;
+  throw error;
 }
 
 /** Who has it on a card, as a broker that runs here tells. */
@@ -118,5 +127,5 @@ function viewOf({ manifest: { profile, requested_reference: reference, resolved_
 }
 
 function rowOf({ manifest: { profile, requested_reference: reference }, missing }: StoredModel): readonly string[] {
-  return [reference, profile.backend, profile.quantization_method, formatBytes(profile.artifact_bytes), String(profile.max_context_tokens), profile.revision.slice(0, 8), missing === null ? 'staged' : 'incomplete'];
+  return [reference, profile.backend, profile.quantization_method, formatBytes(profile.artifact_bytes), String(profile.max_context_tokens), profile.revision.slice(0, 8), missing === null ? 'pulled' : 'incomplete'];
 }

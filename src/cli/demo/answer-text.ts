@@ -46,7 +46,7 @@ export function renderOutcome({ result, failure, right, tookMs }: Outcome, colum
     ...[
       timings.loadMs > 0 ? `loaded in ${formatMs(timings.loadMs)}` : 'was resident',
       formatCount(usage.completionTokens, 'token'),
-      formatMs(tookMs),
+      `${formatMs(tookMs)} in all`,
     ].map(palette.dim),
   ];
   return ' '.repeat(indent) + facts.join(palette.dim(' · '));

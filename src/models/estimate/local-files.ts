@@ -2,7 +2,7 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { unusableFile } from '../formats/fault.js';
-import { partPaths } from '../formats/gguf-parts.js';
+import { ggufModels, partPaths } from '../formats/gguf-parts.js';
 import { fileSource, withFile } from '../formats/source.js';
 import type { Reading } from '../reading/reading.js';
 import type { Backend } from './options.js';
@@ -16,7 +16,7 @@ export type WantedProjector = { readonly path: string } | 'fitting' | 'none';
 export interface Wanted {
   /** `fitting`: of a repository on a hub, the one that llama.cpp would fetch with it. Of files here none is guessed from what lies beside. */
   readonly projector: WantedProjector;
-  /** What will run it, where that is said: of a folder with both formats its own is taken. */
+  /** What will run it, where that is said: of a folder with both formats its own is taken. Left out: llama.cpp, where there is one GGUF model. */
   readonly backend: Backend | undefined;
 }
 
@@ -33,9 +33,10 @@ export async function localFiles(path: string, wanted: Wanted, reading: Reading)
 async function folderFiles(folder: string, wanted: Wanted, reading: Reading): Promise<ModelFiles> {
   const names = await readdir(folder);
   const has = (name: string): boolean => names.includes(name);
-  const hasGguf = ggufModels(names).length > 0;
+  const ggufs = ggufModels(names).length;
+  const hasGguf = ggufs > 0;
   const hasSafetensors = names.some((name) => name.endsWith('.safetensors') || name === indexName);
-  const takesGguf = wanted.backend === 'llama' || (wanted.backend === undefined && !hasSafetensors);
+  const takesGguf = wanted.backend === 'llama' || (wanted.backend === undefined && (ggufs === 1 || !hasSafetensors));
   if (!has('config.json') || (hasGguf && takesGguf)) return ggufFolder(folder, names, wanted, reading);
   const weights = has(indexName)
     ? (await withFile(join(folder, indexName), (source) => reading.safetensorsIndex(source))).shards.map(({ name }) => name)
@@ -54,12 +55,8 @@ function onlyWeights(folder: string, names: readonly string[]): readonly string[
   return found;
 }
 
-function ggufModels(names: readonly string[]): readonly string[] {
-  return names.filter((name) => /\.gguf$/i.test(name) && !/mmproj/i.test(name));
-}
-
 async function ggufFolder(folder: string, names: readonly string[], wanted: Wanted, reading: Reading): Promise<ModelFiles> {
-  const first = ggufModels(names).filter((name) => partPaths(name)[0] === name);
+  const first = ggufModels(names);
   const [only] = first;
   if (only === undefined || first.length > 1) throw unusableFile(folder, only === undefined ? 'it has neither a config.json nor a GGUF file' : `it has ${String(first.length)} GGUF models; name one of them`);
   return localFiles(join(folder, only), wanted, reading);

@@ -8,3 +8,8 @@ export function partPaths(path: string): readonly string[] {
   if (stem === undefined || total === undefined || Number(total) === 0) return [path];
   return Array.from({ length: Number(total) }, (_, index) => `${stem}-${String(index + 1).padStart(5, '0')}-of-${total}.gguf`);
 }
+
+/** The GGUF models among a folder's files: of one in parts its first, and no projectors. */
+export function ggufModels(names: readonly string[]): readonly string[] {
+  return names.filter((name) => /\.gguf$/i.test(name) && !/mmproj/i.test(name) && partPaths(name)[0] === name).sort();
+}
