@@ -70,7 +70,7 @@ export function isErrorCode(code: string): code is ErrorCode {
 
 /** Fills `{name}` from details; a name that is missing stays visible as `?`. A reason that is a sentence already gets no second full stop. */
 function fill(template: string, details: Readonly<Record<string, string>>): string {
-  return template.replace(/\{(\w+)\}( bytes)?(\.?)/g, (_, name: string, unit: string | undefined, stop: string) => {
+  return template.replace(/\{(\w+)\}( bytes| ms)?(\.?)/g, (_, name: string, unit: string | undefined, stop: string) => {
     const text = visible(inUnits(name, details[name] ?? '?', unit ?? ''));
     return stop !== '' && name in details && /[.?!…]$/.test(text) ? text : text + stop;
   });
@@ -84,8 +84,9 @@ function visible(text: string): string {
   return text.replace(/[\u0000-\u0008\u000B-\u001F\u007F-\u009F\u2028\u2029\u202A-\u202E\u2066-\u2069]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
-/** Byte counts as people read them, with the count itself: `105.3 MiB (110363443 bytes)`. Anything else as it is. */
+/** Byte counts as people read them, with the count itself: `105.3 MiB (110363443 bytes)`; long times in seconds. Anything else as it is. */
 function inUnits(name: string, text: string, unit: string): string {
+  if (unit === ' ms' && /^\d{4,16}$/.test(text)) return `${(Number(text) / 1_000).toFixed(1).replace(/\.0$/, '')} s`;
   if (!/(^b|B)ytes$/.test(name) || !/^\d{4,16}$/.test(text) || Number(text) < 1_024) return text + unit;
   const units = ['KiB', 'MiB', 'GiB', 'TiB'];
   const power = Math.min(units.length, Math.floor(Math.log2(Number(text)) / 10));

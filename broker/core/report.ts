@@ -120,6 +120,11 @@ export function callsInWords(calls: number): string {
   return calls === 1 ? '1 call' : `${String(calls)} calls`;
 }
 
+/** "250 ms", "1.5 s", "12 s". */
+export function msInWords(ms: number): string {
+  return ms < 1_000 ? `${String(ms)} ms` : `${(ms / 1_000).toFixed(1).replace(/\.0$/, '')} s`;
+}
+
 /** "8 s". */
 export function secondsInWords(ms: number): string {
   return `${String(Math.floor(ms / 1_000))} s`;

@@ -11,6 +11,7 @@ import { considerIdle, isIdleWorker } from './processes/idle.js';
 import { loadOverdue, recall } from './ledger/lease-events.js';
 import { breakPromise } from './processes/model.js';
 import { mustCard } from './must.js';
+import { msInWords } from './report.js';
 import { shownNeed } from './ledger/need.js';
 import { reconsiderOver } from './cards/overshoot.js';
 import { detachedOverdue, heartbeatDue, spawnOverdue } from './processes/process.js';
@@ -120,7 +121,7 @@ function idleDue(core: Core, process: Parameters<typeof terminate>[1]): void {
     core.timers.set('idle', process.generation, inMs(core, core.options.limits.tickIntervalMs));
     return;
   }
-  terminate(core, process, 'idle', `no model for ${String(core.options.limits.workerIdleMs)} ms`);
+  terminate(core, process, 'idle', `no model for ${msInWords(core.options.limits.workerIdleMs)}`);
 }
 
 function returningDue(core: Core, key: string): void {
@@ -154,7 +155,7 @@ function deadlinePassed(core: Core, waiter: Waiter): void {
     ...(unmeasured
       ? { code: 'device_unmeasured' as const, details: { device: lacking.device, reading: lacking.missing?.reading ?? 'unknown' } }
       : { code: 'deadline_passed' as const, details: { what: `room for ${waiter.model}`, deadlineMs: String(waiter.deadlineMs), reason } }),
-    text: `${waiter.model} waited ${String(waiter.deadlineMs)} ms: ${reason}`,
+    text: `${waiter.model} waited ${msInWords(waiter.deadlineMs)}: ${reason}`,
   });
   endWaiter(core, waiter);
 }

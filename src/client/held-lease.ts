@@ -308,7 +308,7 @@ export class HeldLease {
     this.#hold(residentBytes, hostBytes);
     const target = this.#state === 'absent' ? 'none' : 'host';
     this.#answer({ type: 'done', id, target, freedBytes: Math.max(0, before - residentBytes), residentBytes, hostBytes });
-    if (target === 'none') this.#end(`it was evicted (${reason})`);
+    if (target === 'none') this.#end(`it was evicted: ${reason}`);
   }
 
   #dropOrder(): void {

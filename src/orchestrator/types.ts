@@ -70,7 +70,7 @@ export interface Generation extends AsyncIterable<Token> {
   result(): Promise<GenerationResult>;
 }
 
-/** Room that this process itself will use on a card. See `HoldOptions` for the parts of a request. */
+/** Room that this process itself will use on a card: `model` and `bytes` (or `parts`), `onEvict`, and what the options below add. */
 export interface HostLeaseRequest extends Omit<HoldOptions, 'device' | 'tell'> {
   /** Left out: the card with most room. */
   readonly device?: string;

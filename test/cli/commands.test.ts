@@ -405,7 +405,7 @@ t.test('ps, evict, pin and explain', async (t) => {
     const again = [explainRecord({ id: 'b-x9', request: 12, verdict: 'placed', victims: [] }), explainRecord({ id: 'b-x8', request: 11, verdict: 'placed', victims: [] }), explainRecord({ id: 'b-x7', request: 3, verdict: 'granted', victims: [] }), explainRecord({ id: 'b-x6', request: 3, verdict: 'evicting' })];
     t.strictSame(jsonLines((await finish(['explain', 'tiny-sums', '--json'], { records: again })).out).map(({ id }) => id), ['b-x9', 'b-x7', 'b-x6'], 'a run of what is resident, and what brought it there');
     const story = [explainRecord({ victims: [] }), explainRecord({ id: 'b-x5', verdict: 'evicting' })];
-    t.match((await finish(['explain', 'tiny-sums'], { records: story }, { columns: 120 })).out, /^WAITING[^]*not leaving already; for this one before: tales@llama#1\n\nEVICTING[^]*not leaving already\n/);
+    t.match((await finish(['explain', 'tiny-sums'], { records: story }, { columns: 160 })).out, /^WAITING[^]*not leaving already; for this one before: tales@llama#1\n\nEVICTING[^]*not leaving already\n/);
     for (const json of [[], ['--json']]) {
       const { code, out: told, err } = await finish(['explain', 'abc-x99', ...json]);
       t.equal(code, 2);

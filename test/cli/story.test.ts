@@ -34,7 +34,7 @@ t.test('what a person should know of has a line', async (t) => {
     ['residue', { bytes: 5 * MiB }, '5.0 MiB of facts are still on GPU-5f3c9a1e after it was put away'],
     ['backing_off', { failures: 2, retryAfterMs: 2_000, reason: 'no such file' }, 'facts failed, 2 in a row; next try in 2.0 s: no such file'],
     ['process_recorded', { role: 'worker', engine: 'llama' }, 'worker w1 of an earlier broker lives on (llama)'],
-    ['process_reattached', { role: 'worker', leases: 2 }, 'worker w1 is back, with 2 lease(s)'],
+    ['process_reattached', { role: 'worker', leases: 2 }, 'worker w1 is back, with 2 leases'],
     ['card_closed', {}, 'nothing is granted on GPU-5f3c9a1e until w1 has said what it holds there, or is gone'],
     ['card_opened', { closedMs: 400 }, 'GPU-5f3c9a1e is granted again; it was closed for 400 ms'],
     ['misplaced', { bytes: 5 * MiB }, '5.0 MiB of facts are on GPU-5f3c9a1e, where nothing was granted to it'],

@@ -46,7 +46,7 @@ t.test('the ledger, records, events and orders to a holder name models as people
   t.match((await orchestrator.ledger()).leases.map(({ name, model }) => [name, model]), [['my reranker', 'my reranker'], ['first', keyOf(orchestrator, 'first')]]);
   await orchestrator.load('second');
   t.strictSame(orders, ['room for second']);
-  t.match(await lease.ended, { message: 'The lease of my reranker (it was evicted (room for second)) has been closed.' });
+  t.match(await lease.ended, { message: 'The lease of my reranker (it was evicted: room for second) has been closed.' });
   const records = await orchestrator.explain(undefined, 50);
   t.match(records.find(({ victims }) => victims.length > 0), { name: 'second', model: keyOf(orchestrator, 'second'), text: /^second needs/ });
   t.ok(records.flatMap(({ victims }) => victims.map(({ name }) => name)).includes('first'));

@@ -14,7 +14,7 @@ import { askModels } from '../ledger/lease-events.js';
 import { mustProcess } from '../must.js';
 import { setOver } from '../cards/overshoot.js';
 import { beginRelease } from '../ledger/release.js';
-import { count, explain, inWords } from '../report.js';
+import { callsInWords, count, explain, inWords } from '../report.js';
 import type { Command, Core, Job, Lease } from '../state.js';
 import { failWishes } from './progress.js';
 
@@ -115,7 +115,7 @@ function onDraining(core: Core, lease: Lease, job: Job, inFlight: number): void 
   // Nobody is inside a load: it ends, or is stopped, in no longer than a move may take.
   core.timers.set('job', lease.id, inMs(core, lease.state === 'loading' ? core.options.limits.moveTimeoutMs : core.options.limits.drainTimeoutMs));
   // With nobody inside it is no wait, and the answer to the command tells all.
-  if (inFlight > 0) explain(core, { verdict: 'evicting', text: `${lease.model} has shut its door; ${String(inFlight)} call(s) still inside`, generation: lease.generation, model: lease.model, device: lease.device });
+  if (inFlight > 0) explain(core, { verdict: 'evicting', text: `${lease.model} has shut its door; ${callsInWords(inFlight)} still inside`, generation: lease.generation, model: lease.model, device: lease.device });
   core.dirty.add(lease.device);
 }
 

@@ -5,6 +5,7 @@ import { companions } from '../gangs/gang.js';
 import { isGangIdle, mayBePutAway } from './put-away.js';
 import { startEviction } from './ladder.js';
 import { isIdle } from '../ledger/lease-store.js';
+import { msInWords } from '../report.js';
 import type { Core, Lease } from '../state.js';
 
 /** The time is up: put away, unless a load that measures free memory runs there (B14); then after it. */
@@ -21,5 +22,5 @@ export function ttlDue(core: Core, lease: Lease): void {
     core.timers.set('ttl', lease.id, inMs(core, core.options.limits.tickIntervalMs));
     return;
   }
-  startEviction(core, lease, { cause: 'ttl', when: 'now', bytes: null, target: 'host', waiterSinceAtUs: null, beneficiary: null, reason: `unused for its ttl of ${String(lease.policy.ttlMs ?? 0)} ms` });
+  startEviction(core, lease, { cause: 'ttl', when: 'now', bytes: null, target: 'host', waiterSinceAtUs: null, beneficiary: null, reason: `unused for its ttl of ${msInWords(lease.policy.ttlMs ?? 0)}` });
 }

@@ -81,7 +81,7 @@ function pursueWish(core: Core, wish: EvictRequest, lease: Lease): void {
 /** Its deadline has passed: the requester is told; a command under way goes on. */
 export function wishOverdue(core: Core, key: string): void {
   const wish = core.evictRequests.get(key);
-  if (wish !== undefined) failWish(core, wish, 'deadline_passed', { what: `evicting ${wish.model}`, deadlineMs: String(wish.deadlineMs), reason: `${String(wish.pending.size)} lease(s) still hold bytes` });
+  if (wish !== undefined) failWish(core, wish, 'deadline_passed', { what: `evicting ${wish.model}`, deadlineMs: String(wish.deadlineMs), reason: wish.pending.size === 1 ? '1 lease still holds bytes' : `${String(wish.pending.size)} leases still hold bytes` });
 }
 
 /** Cancelled, or its requester is gone. */

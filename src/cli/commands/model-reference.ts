@@ -2,7 +2,7 @@
 import { closeSync, existsSync, openSync, readdirSync, readSync, statSync } from 'node:fs';
 import { extname, isAbsolute, join, resolve } from 'node:path';
 import { LeaseholdError } from '../../../protocol/index.js';
-import { ggufModels } from '../../models/formats/gguf-parts.js';
+import { ggufModels } from '../../models/local-gguf.js';
 import { noEngine } from '../../models/no-engine.js';
 import type { OrchestratorOptions } from '../../orchestrator/options.js';
 import { tinyModels } from '../../orchestrator/shipped-models.js';

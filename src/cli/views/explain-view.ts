@@ -35,12 +35,17 @@ export function renderExplain(record: ExplainRecord, options: ExplainViewOptions
   const sentence = wrap(names.inText(record.text), columns - 2).map((line) => `  ${line}`);
   const unverified = record.unverified ? [palette.yellow('  Unverified: it rests on the ledger alone, no probe answered.')] : [];
   return [
-    `${palette.bold(paint(record.verdict.toUpperCase()))}  ${palette.dim(facts.join(' · '))}`,
+    ...headline(record.verdict.toUpperCase(), facts.join(' · '), columns, (verdict) => palette.bold(paint(verdict)), palette.dim),
     ...sentence,
     ...unverified,
     ...section(numbers(record, options)),
     ...section(victims(record.victims, options)),
   ];
+}
+
+function headline(verdict: string, facts: string, columns: number, paint: (text: string) => string, dim: (text: string) => string): string[] {
+  const indent = verdict.length + 2;
+  return wrap(facts, columns - indent).map((line, index) => (index === 0 ? `${paint(verdict)}  ${dim(line)}` : ' '.repeat(indent) + dim(line)));
 }
 
 function section(lines: readonly string[]): string[] {
@@ -50,7 +55,7 @@ function section(lines: readonly string[]): string[] {
 const evictableText = 'of models that may be put away, and are not leaving already';
 
 /** The sum as it was made: what was needed, what the card had, what that left. */
-function numbers({ numbers: figures }: ExplainRecord, { names, palette, chosenBefore = [] }: ExplainViewOptions): string[] {
+function numbers({ numbers: figures }: ExplainRecord, { names, columns, palette, chosenBefore = [] }: ExplainViewOptions): string[] {
   if (figures === null) return [];
   // On the CPU nothing is leased: no sum was made.
   if (figures.totalBytes === 0) return [`  ${palette.dim('no sum was made: nothing is leased on a card without memory of its own')}`];
@@ -69,7 +74,9 @@ function numbers({ numbers: figures }: ExplainRecord, { names, palette, chosenBe
   ];
   const sizes = rows.map(([, bytes]) => formatBytes(bytes));
   const width = Math.max(...sizes.map((size) => size.length));
-  return rows.map(([label, , note], index) => `  ${pad(label, 9)}  ${pad(sizes[index] ?? '', width, 'right')}  ${palette.dim(note)}`);
+  const indent = 2 + 9 + 2 + width + 2;
+  return rows.flatMap(([label, , note], index) => wrap(note, columns - indent).map((line, place) =>
+    (place === 0 ? `  ${pad(label, 9)}  ${pad(sizes[index] ?? '', width, 'right')}  ` : ' '.repeat(indent)) + palette.dim(line)));
 }
 
 /** A new load needs all that it asks for and a tenth more; one that is there already only what it lacks. */

@@ -1,4 +1,5 @@
 /** What people call things: models by their names, cards and processes without what all their ids share. */
+import { tinyModelNames } from '../../orchestrator/shipped-models.js';
 import type { ServedModel } from '../../orchestrator/types.js';
 import { plainLine, withoutControls } from '../terminal/width.js';
 
@@ -32,7 +33,10 @@ export function createNames(models: readonly ServedModel[]): Names {
 }
 
 /** `chat`; of presets of one file `chat (2048) or long (8192)`: what is loaded may have been asked for under either. */
-function label(named: readonly ServedModel[]): string {
+function label(all: readonly ServedModel[]): string {
+  // What the user calls a model that ships goes before what we call it.
+  const own = all.filter(({ name }) => !tinyModelNames.some((tiny) => tiny === name));
+  const named = own.length > 0 ? own : all;
   const byContext = new Map<number, string>();
   for (const { contextTokens, name } of named) if (!byContext.has(contextTokens)) byContext.set(contextTokens, name);
   if (byContext.size < 2) return named[0]?.name ?? '';

@@ -1,7 +1,7 @@
 /** What happens in a broker as one plain line each, for who watches its terminal. What is routine has none. */
 import type { LeaseholdEvent } from '../../orchestrator/types.js';
 import type { Palette } from '../terminal/colour.js';
-import { formatBytes, formatMs } from '../terminal/size-format.js';
+import { formatBytes, formatCount, formatMs } from '../terminal/size-format.js';
 import { shortDevice, shortGeneration, type Names } from './names.js';
 
 type Tone = 'plain' | 'warn' | 'bad';
@@ -79,7 +79,7 @@ const lines: Readonly<Record<string, (facts: Facts) => Line>> = {
   residue: (facts) => ['warn', `${facts.bytes('bytes')} of ${facts.who} are still on ${facts.card} after it was put away`],
   backing_off: (facts) => ['warn', `${facts.who} failed, ${String(facts.count('failures'))} in a row; next try in ${facts.ms('retryAfterMs')}: ${facts.text('reason')}`],
   process_recorded: (facts) => ['plain', `${facts.text('role')} ${shortGeneration(facts.text('generation'))} of an earlier broker lives on${facts.because('engine')}`],
-  process_reattached: (facts) => ['plain', `${facts.text('role')} ${shortGeneration(facts.text('generation'))} is back, with ${String(facts.count('leases'))} lease(s)`],
+  process_reattached: (facts) => ['plain', `${facts.text('role')} ${shortGeneration(facts.text('generation'))} is back, with ${formatCount(facts.count('leases'), 'lease')}`],
   card_closed: (facts) => ['warn', `nothing is granted on ${facts.card} until ${shortGeneration(facts.text('generation'))} has said what it holds there, or is gone`],
   card_opened: (facts) => ['plain', `${facts.card} is granted again; it was closed for ${facts.ms('closedMs')}`],
   misplaced: (facts) => ['warn', `${facts.bytes('bytes')} of ${facts.who} are on ${facts.card}, where nothing was granted to it`],

@@ -63,7 +63,7 @@ t.test('the idle time-to-live counts from the end of the last use, and a pinned 
   stage.use(worker, lease, 0);
   test.equal(all(stage.pass(4_500), 'move').length, 0);
   const move = only(stage.pass(750), 'move');
-  test.match(move, { lease, when: 'now', reason: 'unused for its ttl of 5000 ms' });
+  test.match(move, { lease, when: 'now', reason: 'unused for its ttl of 5 s' });
   stage.answer(move, { kind: 'busy', inFlight: 1 });
   test.equal(stage.lease(lease)?.state, 'resident', 'the worker is the truth');
   test.end();

@@ -35,8 +35,8 @@ t.test('an eviction that serves no other request has a record of its own, with i
   stage.resident(worker, 'brief', GiB, { policy: { ttlMs: 5_000 } });
   stage.obey(only(stage.pass(6_000), 'move'));
   test.match(newest(stage, 'brief', 2), [
-    { verdict: 'evicted', text: 'brief: 1.0 GiB seen gone by the figure of its process (unused for its ttl of 5000 ms)' },
-    { verdict: 'evicting', text: 'brief is to be unloaded: unused for its ttl of 5000 ms' },
+    { verdict: 'evicted', text: 'brief: 1.0 GiB seen gone by the figure of its process (unused for its ttl of 5 s)' },
+    { verdict: 'evicting', text: 'brief is to be unloaded: unused for its ttl of 5 s' },
   ]);
   stage.resident(worker, 'wanted away', GiB);
   stage.obey(only(stage.send({ type: 'evict_requested', generation: stage.session(), request: 1, model: 'wanted away', target: 'none', deadlineMs: 9_000 }), 'move'));
@@ -73,7 +73,7 @@ t.test('who waits because everything is pinned is told so: in the wait, in the d
   test.match(newest(stage, 'three'), [{ verdict: 'waiting', victims: [{ model: 'one', passedOver: 'pinned' }, { model: 'two', passedOver: 'pinned' }] }]);
   const denied = only(stage.pass(4_000), 'deny');
   test.match(denied, { code: 'deadline_passed', details: { reason: new RegExp(`^${pinned.replace(/[()]/g, '.')}: 4.4 GiB needed`) } });
-  test.match(newest(stage, 'three'), [{ verdict: 'expired', text: /^three waited 3000 ms: one, two are pinned/, victims: [{ passedOver: 'pinned' }, { passedOver: 'pinned' }] }]);
+  test.match(newest(stage, 'three'), [{ verdict: 'expired', text: /^three waited 3 s: one, two are pinned/, victims: [{ passedOver: 'pinned' }, { passedOver: 'pinned' }] }]);
   test.end();
 });
 
