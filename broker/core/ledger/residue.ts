@@ -46,6 +46,12 @@ export function releaseOverdue(core: Core, lease: Lease): void {
     finishRelease(core, lease, `unseen: ${inWords(leftBytes)} did not return and are taken for foreign use`);
     return;
   }
+  const { sessionOpen, returning } = mustProcess(core, lease.generation);
+  if (!sessionOpen || returning) {
+    // Nobody hears the next rung: told when it is back, unless its process is given up first.
+    core.timers.set('release', lease.id, inMs(core, core.options.limits.releaseConfirmMs));
+    return;
+  }
   count(core, 'escalations');
   publish(core, 'residue', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, bytes: leftBytes });
   explain(core, { verdict: 'escalated', text: `${lease.model}: ${release.rung} was acknowledged but ${inWords(leftBytes)} are still there`, generation: lease.generation, model: lease.model, device: lease.device });

@@ -270,6 +270,25 @@ t.test('a connection that is lost and found again costs a worker nothing', async
   t.equal(all([...freed, ...stage.sample()], 'grant').length, 1);
 });
 
+t.test('what a worker was told to put away and has still is asked for again when its connection is back, not before', async (t) => {
+  const stage = new Stage({ limits: { releaseConfirmMs: 4_000, reattachGraceMs: 60_000, sampleMaxAgeMs: 10_000 } });
+  stage.card();
+  const worker = stage.worker();
+  const lease = stage.resident(worker, 'tales', 4 * GiB);
+  const evict = only(stage.send({ type: 'evict_requested', generation: stage.session(), request: 1, model: 'tales', target: 'none', deadlineMs: 60_000 }), 'move');
+  stage.answer(evict, { kind: 'done', target: 'none', freedBytes: 4 * GiB, residentBytes: 0, hostBytes: 0 });
+  stage.sample();
+  stage.send({ type: 'session_closed', generation: worker, reason: 'cut' });
+  const away = stage.pass(6_000);
+  t.strictSame([all(away, 'move').length, all(away, 'terminate').length, stage.counter('escalations')], [0, 0, 0], 'nobody hears it');
+  t.equal(stage.lease(lease)?.state, 'releasing');
+  comesBack(stage, worker);
+  announces(stage, [], worker);
+  stage.sample();
+  stage.pass(6_000);
+  t.equal(stage.counter('escalations'), 1, 'its bytes are still there');
+});
+
 t.test('a connection that is not found again ends the worker', async (t) => {
   const stage = new Stage({ limits: { reattachGraceMs: graceMs } });
   stage.card();

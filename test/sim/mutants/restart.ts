@@ -11,6 +11,10 @@ export const restartMutants: readonly Mutant[] = [
     from: 'leftBytes -= bytes;', to: ';',
   },
   {
+    name: 'climbs-unheard', about: 'what is still there after a release is asked for of a process whose connection is lost', file: 'ledger/residue.js', pinnedBy: 'reattach',
+    from: 'if (!sessionOpen || returning) {', to: 'if (false) {',
+  },
+  {
     name: 'closed-card-granted', about: 'grants go on though a process of an earlier broker has not said what it holds', file: 'requests/admission.js',
     from: "if (card.closedBy.size > 0)\n        return 'closed';", to: '',
   },
