@@ -4,6 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { LeaseholdError, classPolicies, type ClassPolicy, type Limits, type RequestClass } from '../../protocol/index.js';
 import { connect, type ByteStream } from '../../protocol/node/index.js';
 import { createBroker, defaultStatePath, effectiveLimits, livingWorkers, readStateFolder, silentLog, type Broker, type Log, type OwnedCard } from '../../broker/shell/index.js';
+import { SimulatedCard } from '../../broker/devices/index.js';
 import { discoverCards } from './discover.js';
 import { engineCommands } from './engines.js';
 import { ownHostMemory } from './host-memory.js';
@@ -29,10 +30,15 @@ const othersStartPauseMs = 50;
 const orphansMs = 40_000;
 const orphansPauseMs = 200;
 
+/** A simulated card as who plays with it sees it: strangers come and go there by his hand. */
+export type SimulatedCardInHand = Pick<SimulatedCard, 'description' | 'usedBytes' | 'setForeign'>;
+
 export interface Owning {
   readonly expectedWorkers: number;
   /** Shown with the ledger of an owned broker. */
   readonly facts: () => Readonly<Record<string, unknown>>;
+  /** Called with the simulated cards of an owned broker before it starts. */
+  readonly onSimulatedCards?: ((cards: readonly SimulatedCardInHand[]) => void) | undefined;
   /** Called before one is made; throws why it may not be. */
   readonly beforeOwning: () => void;
 }
@@ -109,13 +115,17 @@ async function attach(path: string, limits: Limits): Promise<Reach | null> {
   return { owned: null, socketPath: state.socketPath, secret: state.secret, limits, alive: () => false, dial };
 }
 
-async function own(options: OrchestratorOptions, path: string, { expectedWorkers, facts, beforeOwning }: Owning): Promise<Reach> {
+async function own(options: OrchestratorOptions, path: string, { expectedWorkers, facts, onSimulatedCards, beforeOwning }: Owning): Promise<Reach> {
   beforeOwning();
   const log = options.log ?? silentLog;
   const broker = await createBroker({
     stateFolder: path,
     engines: engineCommands(options.engines ?? []),
-    discover: (stateId) => discoverAll(options, stateId, log),
+    discover: async (stateId) => {
+      const cards = await discoverAll(options, stateId, log);
+      onSimulatedCards?.(cards.flatMap(({ reader }) => (reader instanceof SimulatedCard ? [reader] : [])));
+      return cards;
+    },
     limits: options.limits ?? {},
     classPolicies: completePolicies(options.classPolicies ?? {}),
     allowLedgerOnly: options.allowLedgerOnly ?? false,

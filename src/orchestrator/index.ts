@@ -1,8 +1,9 @@
 /** Broker, workers and models as one object: what `import { createOrchestrator } from 'leasehold'` gives. */
-export { createOrchestrator, servedModels } from './orchestrator.js';
+export { createOrchestrator, openOrchestrator, servedModels } from './orchestrator.js';
 export { defaultStatePath, readStateFolder } from './state.js';
 export { unknownModel } from './catalogue.js';
 export { createLog, silentLog, requireReader, writeReason, type EngineCommand, type Log } from '../../broker/shell/index.js';
+export type { SimulatedCardInHand } from './connection.js';
 export type { BrokerChange, BrokerLoss, HostMemoryOptions, ModelOptions, OrchestratorOptions } from './options.js';
 export type * from './types.js';
 export type { EvictAnswer, EvictHandler, EvictOrder, HeldLease, HoldOptions, Measured } from '../client/index.js';

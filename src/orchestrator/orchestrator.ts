@@ -7,7 +7,7 @@ import { connectBroker, type BrokerSession, type CallEvent, type HeldLease, type
 import { warn } from '../client/warn.js';
 import { Attempts } from './attempts.js';
 import { Catalogue, unknownModel, type Served } from './catalogue.js';
-import { reachBroker, type Reach } from './connection.js';
+import { reachBroker, type Owning, type Reach } from './connection.js';
 import { checkEngines } from './engines.js';
 import { RunningGeneration, type GenerationEnd } from './generation.js';
 import { Leaving } from './leaving.js';
@@ -32,6 +32,11 @@ import type {
  * Nothing is loaded before it is asked for, except models with `preload`.
  */
 export async function createOrchestrator(options: OrchestratorOptions = {}): Promise<Orchestrator> {
+  return openOrchestrator(options);
+}
+
+/** The same, for who plays with simulated cards: he is given those of an owned broker before it starts. */
+export async function openOrchestrator(options: OrchestratorOptions, onSimulatedCards?: Owning['onSimulatedCards']): Promise<Orchestrator> {
   checkOptions(options);
   const catalogue = new Catalogue(await withStagedSources(options.models ?? {}));
   const expectedWorkers = Object.keys(options.models ?? {}).length;
@@ -40,7 +45,7 @@ export async function createOrchestrator(options: OrchestratorOptions = {}): Pro
   const beforeOwning = once(() => { checkEngines(options); });
   const links = await Links.open({
     log,
-    find: () => reachBroker({ ...options, log }, { expectedWorkers, facts: () => ({ catalogue: catalogue.models, version: version() }), beforeOwning }),
+    find: () => reachBroker({ ...options, log }, { expectedWorkers, facts: () => ({ catalogue: catalogue.models, version: version() }), onSimulatedCards, beforeOwning }),
     greet: async ({ owned, socketPath }, session) => {
       if (owned !== null) return null;
       const { catalogue: theirs, broker, cards } = await session.ledger<Pick<LedgerState, 'broker' | 'cards'> & { readonly catalogue?: readonly Served[] }>();

@@ -116,6 +116,7 @@ class ClockMachine implements Machine {
         const card = this.cardAt(act.device);
         const takenBytes = Math.min(act.bytes, card.freeBytes());
         card.foreignBytes += takenBytes;
+        this.recorder.refusedStranger(act.bytes - takenBytes);
         this.after(act.forMs, () => { card.foreignBytes -= takenBytes; });
         return;
       }

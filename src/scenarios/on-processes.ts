@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { LeaseholdError, defaultLimits } from '../../protocol/index.js';
 import { packagePath } from '../config/schema-file.js';
-import { createOrchestrator } from '../orchestrator/index.js';
+import { openOrchestrator, type SimulatedCardInHand } from '../orchestrator/index.js';
 import type { EngineOptions, ModelOptions, OrchestratorOptions } from '../orchestrator/options.js';
 import type { LedgerState, Orchestrator } from '../orchestrator/types.js';
 import type { AskedCall, AskedCallback, Machine } from './machine.js';
@@ -21,6 +21,8 @@ import { Prng } from './world/prng.js';
 const lookEveryMs = 50;
 /** Tokens of a simulated answer: enough to be stopped in the middle. */
 const answerTokens = 8;
+/** Beyond the pids of any Linux: nobody of ours. */
+const strangerPid = 2 ** 22 + 1;
 /** Faults that cannot be had of a real machine on demand. */
 const clockAlone: readonly FaultAct['kind'][] = ['probe', 'lose', 'suspend'];
 /** Lies that a simulated worker knows how to tell. */
@@ -39,8 +41,9 @@ export async function playOnProcesses(scenario: Scenario, options: ProcessesOpti
   refuseWhatNeedsTheClock(scenario, options.engines);
   const folder = await mkdtemp(join(tmpdir(), 'lh-stress-'));
   const recorder = new Recorder();
-  const orchestrator = await createOrchestrator({ ...orchestratorOptions(scenario, options), stateFolder: join(folder, 'state'), broker: 'own' });
-  const machine = new ProcessesMachine(scenario, orchestrator, recorder, options.speed);
+  const cards: SimulatedCardInHand[] = [];
+  const orchestrator = await openOrchestrator({ ...orchestratorOptions(scenario, options), stateFolder: join(folder, 'state'), broker: 'own' }, (owned) => { cards.push(...owned); });
+  const machine = new ProcessesMachine(scenario, orchestrator, recorder, { speed: options.speed, cards });
   try {
     await machine.play(options.signal);
     const { simulatedCards } = await orchestrator.ledger();
@@ -58,10 +61,13 @@ class ProcessesMachine implements Machine {
   private readonly startedMs = performance.now();
   private readonly random: Prng;
   private readonly running = new Set<AbortController>();
-  private readonly strangers: Promise<unknown>[] = [];
+  private strangers = 0;
   private latest: LedgerState | null = null;
 
-  constructor(private readonly scenario: Scenario, private readonly orchestrator: Orchestrator, private readonly recorder: Recorder, private readonly speed: number) {
+  private readonly speed: number;
+
+  constructor(private readonly scenario: Scenario, private readonly orchestrator: Orchestrator, private readonly recorder: Recorder, private readonly setup: { readonly speed: number; readonly cards: readonly SimulatedCardInHand[] }) {
+    this.speed = setup.speed;
     this.random = new Prng(scenario.seed, 'strikes');
   }
 
@@ -78,7 +84,6 @@ class ProcessesMachine implements Machine {
       await new Promise((resolve) => setTimeout(resolve, lookEveryMs));
     }
     for (const running of this.running) running.abort();
-    await Promise.all(this.strangers);
     signal.throwIfAborted();
   }
 
@@ -121,7 +126,7 @@ class ProcessesMachine implements Machine {
         return;
       }
       case 'squat':
-        this.strangers.push(this.squat(act.bytes, act.device, act.forMs));
+        this.squat(act.bytes, act.device, act.forMs);
         return;
       case 'stall': {
         // The broker's loop is this process's: it is kept busy in earnest.
@@ -165,18 +170,15 @@ class ProcessesMachine implements Machine {
     return pid !== null && signalIfAlive(pid, signal) ? pid : null;
   }
 
-  /** A program that holds a lease and gives it back when it likes stands for a stranger: on a simulated card nobody else can take bytes. */
-  private async squat(bytes: number, device: number, forMs: number): Promise<void> {
-    const card = this.latest?.cards.filter(({ kind }) => kind === 'simulated')[device];
+  /** A program that is not ours takes what is free of what it wants, and leaves. */
+  private squat(bytes: number, device: number, forMs: number): void {
+    const card = this.setup.cards[device];
     if (card === undefined) return;
-    try {
-      const lease = await this.orchestrator.lease({ model: 'stranger', device: card.device, bytes: Math.max(1, Math.floor(bytes / 1.1)), deadlineMs: Math.max(1, Math.round(forMs / this.speed)), onEvict: () => 'busy' });
-      await new Promise((resolve) => setTimeout(resolve, forMs / this.speed));
-      lease.release();
-    } catch (error) {
-      // It may find no room in time, as any stranger.
-      this.recorder.heard({ name: 'stranger_refused', atMs: this.nowMs(), data: { code: LeaseholdError.from(error).code } });
-    }
+    const pid = strangerPid + this.strangers++;
+    const takenBytes = Math.min(bytes, Math.max(0, card.description.totalBytes - card.usedBytes));
+    card.setForeign(pid, takenBytes);
+    this.recorder.refusedStranger(bytes - takenBytes);
+    this.after(forMs, () => { card.setForeign(pid, 0); });
   }
 }
 
@@ -217,10 +219,13 @@ function orchestratorOptions(scenario: Scenario, { speed, engines }: ProcessesOp
   const models = Object.entries(scenario.models).map(([name, model]) => [name, engines ? realModel(model) : simulatedModel(name, model, speed, lies, draws)] as const);
   const reserves = [...new Set(scenario.devices.map(({ reserveBytes }) => reserveBytes))];
   if (reserves.length > 1) throw new LeaseholdError('input_invalid', { field: 'devices', reason: 'on processes every card keeps the same reserve' });
+  const yields = [...new Set(scenario.devices.map(({ yieldFreeBytes }) => yieldFreeBytes))];
+  if (yields.length > 1) throw new LeaseholdError('input_invalid', { field: 'devices', reason: 'on processes every card gives way to strangers alike' });
   return {
     models: Object.fromEntries(models),
     devices: scenario.devices.map(({ totalBytes, floorBytes, confirms }) => `sim:${totalBytes},floor=${floorBytes},lag=${lagMs}ms${confirms === 'process' ? '' : ',blind'}`),
     reserveBytes: reserves[0] ?? 0,
+    yieldFreeBytes: yields[0] ?? null,
     engines: engines ? [] : Object.entries(scenario.engines).map(([name, engine]) => engineOptions(name, engine, speed, lies, draws)),
     limits: { ...defaultLimits, ...scenario.limits },
     allowLedgerOnly: scenario.devices.some(({ confirms }) => confirms === 'none'),

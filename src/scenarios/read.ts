@@ -20,7 +20,7 @@ interface Written {
   readonly about: string;
   readonly seed?: number;
   readonly for: Duration;
-  readonly devices: readonly { readonly size: Size; readonly reserve?: Size; readonly floor?: Size; readonly confirms?: ScenarioDevice['confirms'] }[];
+  readonly devices: readonly { readonly size: Size; readonly reserve?: Size; readonly yield?: Size; readonly floor?: Size; readonly confirms?: ScenarioDevice['confirms'] }[];
   readonly engines?: Readonly<Record<string, { readonly modelsPerWorker?: number; readonly floor?: Size; readonly spawn?: Duration; readonly partial?: boolean; readonly profilesFreeMemory?: boolean }>>;
   readonly models: Readonly<Record<string, WrittenModel>>;
   readonly arrivals: readonly WrittenArrivals[];
@@ -114,7 +114,7 @@ class Reading {
     const names = Object.keys(written.models);
     const scenario: Scenario = {
       name, about: written.about, seed: written.seed ?? 1, durationMs,
-      devices: written.devices.map(({ size, reserve, floor, confirms }) => ({ totalBytes: bytes(size), reserveBytes: bytes(reserve ?? 0), floorBytes: bytes(floor ?? 0), confirms: confirms ?? 'process' })),
+      devices: written.devices.map(({ size, reserve, yield: free, floor, confirms }) => ({ totalBytes: bytes(size), reserveBytes: bytes(reserve ?? 0), yieldFreeBytes: free === undefined ? null : bytes(free), floorBytes: bytes(floor ?? 0), confirms: confirms ?? 'process' })),
       engines,
       models: Object.fromEntries(Object.entries(written.models).map(([model, about]) => [model, this.model(['models', model], about, Object.keys(engines), written.devices.length)])),
       arrivals: written.arrivals.map((arrivals, index) => this.arrivals(['arrivals', index], arrivals, names, durationMs)),

@@ -49,6 +49,7 @@ export class Recorder {
   private readonly loadsIn = new Map<string, number>();
   private readonly timelines = new Map<string, { readonly card: CardView; readonly moments: CardMoment[] }>();
   private readonly marks: Mark[] = [];
+  private strangerRefusedBytes = 0;
   private overcommittedBytes = 0;
   private overshootBytes = 0;
   /** Sums of bytes times milliseconds, for means over time. */
@@ -68,6 +69,11 @@ export class Recorder {
     this.marks.push({ atMs, text: act.kind === 'kill' ? `kill ${act.whom}` : act.kind });
   }
 
+  /** A stranger wanted so much more than was free. */
+  refusedStranger(bytes: number): void {
+    this.strangerRefusedBytes += bytes;
+  }
+
   /** An event of the broker: counts, and the stages of a hand-over from the first "wait" to resident. */
   heard({ name, atMs, data }: MachineEvent): void {
     const lease = text(data['lease']);
@@ -83,6 +89,7 @@ export class Recorder {
       case 'eviction_failed': this.count('evictionsFailed'); break;
       case 'quarantined': this.count('quarantines'); break;
       case 'overshoot': this.count('overshoots'); break;
+      case 'yielded': this.count('yields'); break;
       case 'residue': this.count('residues'); break;
       case 'sample_lost': this.count('samplesLost'); break;
       case 'thrashing': this.count('thrashes'); break;
@@ -133,8 +140,8 @@ export class Recorder {
       cancelled: this.calls.filter(({ end }) => end === 'cancelled').length,
       failed: this.calls.filter(({ end }) => end !== 'answered' && end !== 'cancelled' && end !== null).length,
       unfinished: this.calls.filter(({ end }) => end === null).length,
-      overcommittedBytes: Math.max(0, this.overcommittedBytes), overshootBytes: Math.max(0, this.overshootBytes), oomRefusals: refusals,
-      grants: 0, denials: 0, evictions: 0, loads: 0, spawns: 0, quarantines: 0, overshoots: 0, residues: 0, processesEnded: 0,
+      overcommittedBytes: Math.max(0, this.overcommittedBytes), overshootBytes: Math.max(0, this.overshootBytes), oomRefusals: refusals, strangerRefusedBytes: this.strangerRefusedBytes,
+      grants: 0, denials: 0, evictions: 0, yields: 0, loads: 0, spawns: 0, quarantines: 0, overshoots: 0, residues: 0, processesEnded: 0,
       reloadMs: Math.round(this.reloadMs), thrashes: 0,
       reloads: [...this.loadsOf.values()].reduce((sum, loads) => sum + loads - 1, 0),
       utilisation: this.area.capacity === 0 ? 0 : round(this.area.charged / this.area.capacity),

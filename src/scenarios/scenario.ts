@@ -18,6 +18,8 @@ export interface Scenario {
 export interface ScenarioDevice {
   readonly totalBytes: number;
   readonly reserveBytes: number;
+  /** Made free for strangers that take more; null: nothing is. */
+  readonly yieldFreeBytes: number | null;
   readonly floorBytes: number;
   readonly confirms: 'process' | 'total' | 'none';
 }

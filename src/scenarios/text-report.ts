@@ -28,6 +28,7 @@ export function textReport(scenario: Scenario, figures: Figures, missed: readonl
     ...(of('thrashes') === 0 ? [] : [line('thrashed', of('thrashes') === 1 ? 'once' : `${of('thrashes')} times`)]),
     ...(of('denials') === 0 ? [] : [line('denied', `${of('denials')} (${denials})`)]),
     ...(struck === '' ? [] : [line('struck', struck)]),
+    ...(of('struck.squat') === 0 ? [] : [line('strangers', `given way to ${of('yields')} times; ${of('strangerRefusedBytes')} bytes refused to them`)]),
     ...(['quarantines', 'overshoots', 'residues'] as const).filter((name) => of(name) > 0).map((name) => line(name, String(of(name)))),
     line('charged, on average', `${(of('utilisation') * 100).toFixed(0)} %`),
     line('over-committed', `${of('overcommittedBytes')} bytes${of('overshootBytes') === 0 ? '' : ` (${of('overshootBytes')} taken beyond what was granted)`}; ${of('oomRefusals')} refused by a card`),

@@ -31,3 +31,16 @@ t.test('gang holds on real processes, without the cards that only the clock can 
   t.strictSame(missedExpectations(expect, figures), [], `${figures['answered'] ?? 0} of ${figures['requests'] ?? 0} answered`);
   t.ok((figures['reloads'] ?? 0) > 2 && (figures['struck.kill'] ?? 0) >= 2);
 });
+
+t.test('yield holds on real processes: a stranger that takes the card in steps finds room that idle models had', async (t) => {
+  const whole = await readScenario('yield');
+  const durationMs = 240_000;
+  const scenario = { ...whole, durationMs, arrivals: whole.arrivals.map((arrivals) => ({ ...arrivals, untilMs: durationMs })) };
+  const { recorder, refusals, tookMs } = await playOnProcesses(scenario, { speed: 10, engines: false, signal: new AbortController().signal });
+  const figures = recorder.figures(refusals, tookMs);
+  // Readings come as often as ever while the stranger takes its steps ten times as fast: its last one may come too early.
+  const expect = Object.fromEntries(Object.entries(scenario.expect).filter(([figure]) => figure !== 'strangerRefusedBytes' && figure !== 'yields'));
+  t.strictSame(missedExpectations(expect, figures), [], `${figures['answered'] ?? 0} of ${figures['requests'] ?? 0} answered`);
+  t.ok((figures['yields'] ?? 0) >= 1, `${figures['yields'] ?? 0} times`);
+  t.ok((figures['strangerRefusedBytes'] ?? Infinity) < 10 * 1024 ** 3, 'without, 10.5 GiB of its 24 are not there');
+});
