@@ -1,6 +1,7 @@
 /** The ledger as people and programs read it, copied out of the state. */
 import { available, isLedgerOnly } from './ledger/available.js';
 import { msSince } from './clock.js';
+import { layersOf } from './ledger/layers.js';
 import type { Card, Core, Lease, Process, Waiter } from './state.js';
 import type { CardView, LeaseView, LedgerView, ProcessView, WaiterView } from './view.js';
 import { leavingMs } from './eviction/slow-leaving.js';
@@ -48,7 +49,7 @@ function leaseView(core: Core, lease: Lease): LeaseView {
     lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, gang: lease.gang, state: lease.state,
     chargedBytes: lease.charge.chargedBytes, residentBytes: lease.charge.residentBytes, hostBytes: lease.hostBytes,
     hostChargedBytes: lease.host?.charge.chargedBytes ?? null,
-    parts: lease.parts, inFlight: lease.inFlight, pinned: lease.pinned, misplacedOn: lease.misplacedOn, leavingMs: leavingMs(core, lease),
+    parts: lease.parts, layers: layersOf(lease.parts), inFlight: lease.inFlight, pinned: lease.pinned, misplacedOn: lease.misplacedOn, leavingMs: leavingMs(core, lease),
     idleMs: lease.inFlight + lease.queued > 0 ? 0 : msSince(core, lease.lastUsedUs),
   };
 }

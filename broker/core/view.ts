@@ -18,6 +18,8 @@ export interface LeaseView {
   /** Charged for it in the machine's memory, headroom included; null: that is not leased. */
   readonly hostChargedBytes: number | null;
   readonly parts: readonly LeasePart[];
+  /** So many of its layers are on the card, the others are left to the CPU; null: all are, or nobody says. */
+  readonly layers: { readonly onCard: number; readonly total: number } | null;
   readonly inFlight: number;
   readonly pinned: boolean;
   /** The card on which its process has bytes instead of here; null: none. */

@@ -19,7 +19,7 @@ export const shortText = () => string(2_000);
 /** What a part of a lease is for. Weights and compute live as long as the model; each context is a part of its own. */
 export const leasePart = () =>
   object({
-    /** Unique within the lease: `weights`, `compute`, `context:1`, … */
+    /** Unique within the lease: `weights`, `compute`, `context:1`, …; `weights:24/36` where so many layers of a model are on the card and the others are left to the CPU. */
     name: string(64),
     /** What it is for. Weights and compute live and go with the model; a context may go alone. */
     kind: choice('weights', 'context', 'compute', 'other'),

@@ -98,6 +98,7 @@ class Reader {
       aliases: written.aliases,
       declaredBytes: written.declaredBytes === undefined ? undefined : this.size(written.declaredBytes, [...pointer, 'declaredBytes']),
       embedding: written.embedding,
+      offload: written.offload,
       options: texts(written.options),
     });
   }

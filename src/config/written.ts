@@ -24,6 +24,7 @@ export interface WrittenModel {
   readonly aliases?: readonly string[];
   readonly declaredBytes?: Size;
   readonly embedding?: boolean;
+  readonly offload?: { readonly minGpuLayers: number } | null;
   readonly options?: Readonly<Record<string, Scalar>>;
 }
 

@@ -129,7 +129,7 @@ function toSpec(name: string, options: ModelOptions): ModelSpec {
   const engine = options.engine ?? 'llama';
   const source = toPath(name, options.source);
   const embedding = options.embedding ?? false;
-  const settings = options.options ?? {};
+  const settings = settingsOf(options);
   return {
     key: modelKeyOf(engine, source, embedding, settings, options.cards ?? 1),
     engine,
@@ -141,6 +141,11 @@ function toSpec(name: string, options: ModelOptions): ModelSpec {
     policy: { ttlMs: options.ttlMs ?? null, pinned: options.pinned ?? false, exclusive: options.exclusive ?? false },
     options: settings,
   };
+}
+
+/** Of the engine: those passed through, and how few layers will do. */
+function settingsOf({ options = {}, offload = null }: ModelOptions): Readonly<Record<string, string>> {
+  return offload === null ? options : { ...options, minGpuLayers: String(offload.minGpuLayers) };
 }
 
 /** A bare word may have been meant for a model that ships. */

@@ -34,6 +34,11 @@ export interface ModelOptions {
   readonly declaredBytes?: number | null;
   /** It makes vectors, not text. Default false. */
   readonly embedding?: boolean;
+  /**
+   * llama.cpp alone: where the whole can never fit its card, as many layers as what could be had holds go there, never
+   * fewer than `minGpuLayers`, and the others are computed by the CPU, much slower. Null, default: all of them or an error.
+   */
+  readonly offload?: { readonly minGpuLayers: number } | null;
   /** Settings of the engine, passed through. */
   readonly options?: Readonly<Record<string, string>>;
 }

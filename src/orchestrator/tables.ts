@@ -31,7 +31,7 @@ const log = that('an object with debug, info, warn and error', (value) => (['deb
 const model = object({
   source: text, engine: as(string(64, /./)), contextTokens: as(integer(1, 16_777_216, 'tokens')), parallel: as(integer(1, 1_024, 'calls')), ttlMs: orNull(durationMs),
   preload: truth, pinned: truth, exclusive: truth, device: orNull(aCard), cards: as(integer(1, 64, 'cards')), devices: orNull(someCards), class: aClass, aliases: listOf(text, 'a list of names'), declaredBytes: someBytes,
-  embedding: truth, options: mapOf(that('a string', (value) => typeof value === 'string'), 'an object of strings'),
+  embedding: truth, offload: orNull(object({ minGpuLayers: as(integer(0, 10_000, 'layers')) }, 'an object like { minGpuLayers: 16 }', ['minGpuLayers'])), options: mapOf(that('a string', (value) => typeof value === 'string'), 'an object of strings'),
 } satisfies Table<ModelOptions>, 'an object like { source: \'/models/a.gguf\' }', ['source']);
 
 const anEngine = object({

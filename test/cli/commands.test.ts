@@ -13,7 +13,7 @@ import { finish, start, work } from './command-world.js';
 import { fakeIo, jsonLines } from './fake-io.js';
 
 function lease(model: string, changes: Partial<LeaseView> = {}): LeaseView {
-  const held = { lease: 'b-l1', generation: 'b-w1', device: 'SIM-0', gang: null, misplacedOn: null, leavingMs: null, state: 'resident', parts: [], inFlight: 0 } as const;
+  const held = { lease: 'b-l1', generation: 'b-w1', device: 'SIM-0', gang: null, misplacedOn: null, leavingMs: null, state: 'resident', parts: [], layers: null, inFlight: 0 } as const;
   return { ...held, model, chargedBytes: 11 * 1024 ** 2, residentBytes: 1, hostChargedBytes: null, hostBytes: 0, pinned: false, idleMs: 1, ...changes };
 }
 

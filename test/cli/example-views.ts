@@ -14,7 +14,7 @@ export function cardView(changes: Partial<CardView>): CardView {
 }
 
 export function ledgerState(changes: Partial<LedgerState> = {}): LedgerState {
-  const lease = { device, gang: null, state: 'resident', chargedBytes: 11 * mebibyte, residentBytes: 10 * mebibyte, hostBytes: 0, hostChargedBytes: null, parts: [], misplacedOn: null, leavingMs: null } as const;
+  const lease = { device, gang: null, state: 'resident', chargedBytes: 11 * mebibyte, residentBytes: 10 * mebibyte, hostBytes: 0, hostChargedBytes: null, parts: [], layers: null, misplacedOn: null, leavingMs: null } as const;
   return {
     bootId: 'b',
     cards: [cardView({})],

@@ -253,7 +253,7 @@ export class FakeOrchestrator implements Orchestrator {
     const last = index === this.#resident.length - 1;
     return {
       lease: `boot-l${index}`, model, generation: 'boot-w1', device, gang: null, state: 'resident', chargedBytes: this.#leaseBytes,
-      residentBytes: Math.floor(this.#leaseBytes / 1.1), hostBytes: 0, hostChargedBytes: null, parts: [], inFlight: last ? 1 : 0, pinned: this.#pinned.has(model), misplacedOn: null, leavingMs: null, idleMs: last ? 0 : 4_200,
+      residentBytes: Math.floor(this.#leaseBytes / 1.1), hostBytes: 0, hostChargedBytes: null, parts: [], layers: null, inFlight: last ? 1 : 0, pinned: this.#pinned.has(model), misplacedOn: null, leavingMs: null, idleMs: last ? 0 : 4_200,
     };
   }
 }

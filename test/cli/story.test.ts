@@ -47,6 +47,7 @@ t.test('what a person should know of has a line', async (t) => {
     ['sample_lost', { reading: 'failed', reason: 'exit code 9' }, 'GPU-5f3c9a1e cannot be read: exit code 9'],
     ['sample_regained', { missingMs: 1_500 }, 'GPU-5f3c9a1e is read again after 1.5 s'],
     ['yielded', { strangersBytes: 64 * MiB, beforeBytes: 0, shortBytes: 8 * MiB, victims: 1, pids: '4711 4712' }, 'GPU-5f3c9a1e gives way to other programs, which have 64.0 MiB of it (pid 4711 4712): 8.0 MiB more are made free for them'],
+    ['loaded', { residentBytes: MiB, loadMs: 5, layersOnCard: 24, layers: 36 }, 'facts loaded on GPU-5f3c9a1e, 24 of 36 layers: 1.0 MiB in 5 ms'],
     ['yielded', { strangersBytes: 64 * MiB, shortBytes: 8 * MiB, pids: null }, 'GPU-5f3c9a1e gives way to other programs, which have 64.0 MiB of it: 8.0 MiB more are made free for them'],
     ['foreign_changed', { foreignBytes: 0, beforeBytes: 64 * MiB }, 'other programs use 0 of GPU-5f3c9a1e; it was 64.0 MiB'],
   ];

@@ -64,6 +64,7 @@ models:
     device: GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee
     declaredBytes: 2GB
     embedding: true
+    offload: { minGpuLayers: 16 }
     options: { flash: true, layers: 12 }
 workers:
   mine: { command: ./worker.sh, args: [--fast], env: { LEVEL: 3 }, modelsPerWorker: 4 }
@@ -84,7 +85,7 @@ log: { level: debug, file: leasehold.log }
         tales: { source: 'tiny-tales', ttlMs: 600_000, pinned: true, preload: true, aliases: ['stories'], class: 'interactive' },
         file: {
           source: join(folder, 'weights/small.gguf'), engine: 'mine', contextTokens: 4096, parallel: 2, ttlMs: null, exclusive: true,
-          device: 'GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee', declaredBytes: 2_000_000_000, embedding: true, options: { flash: 'true', layers: '12' },
+          device: 'GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee', declaredBytes: 2_000_000_000, embedding: true, offload: { minGpuLayers: 16 }, options: { flash: 'true', layers: '12' },
         },
       },
       engines: [

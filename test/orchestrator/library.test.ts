@@ -302,6 +302,7 @@ t.test('options that make no sense are refused before anything is started', asyn
     t.match(await refused({ models: { m: scripted({}, { [field]: value }) } }), { code: 'config_invalid', details: { where: `m.${field}` } }, field);
   }
   for (const declaredBytes of [0, -1, 0.5, Number.NaN, 2 ** 53]) t.match(await refused({ models: { m: scripted({}, { declaredBytes }) } }), { code: 'bytes_invalid', details: { field: 'models.m.declaredBytes' } });
+  for (const offload of [{}, { minGpuLayers: -1 }, { minGpuLayers: 1.5 }, { gpuLayers: 3 }]) t.match(await refused({ models: { m: scripted({}, { offload: offload as { minGpuLayers: number } }) } }), { code: 'config_invalid' }, JSON.stringify(offload));
   t.match(await refused({ models: { a: scripted(), b: scripted({}, { aliases: ['a'] }) } }), { code: 'config_invalid', message: /the name a already means a/ });
   for (const reserveBytes of [-1, Number.NaN, 1.5]) t.equal((await refused({ reserveBytes })).code, 'bytes_invalid');
   t.match(await refused({ reserveBytes: { 'GPU-typo': 1 } }), { code: 'device_unknown', message: /GPU-typo; known: SIM-/ });

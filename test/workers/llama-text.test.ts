@@ -224,9 +224,9 @@ t.test('sizes', async (t) => {
 
 t.test('settings of a model', async (t) => {
   t.test('are read from its options, and a word that is none of them is refused', async (t) => {
-    t.match(readSettings(specOf('x', { options: { gpuLayers: '12', flashAttention: 'off', batchTokens: '64' } })), { gpuLayers: 12, flashAttention: false, batchTokens: 64 });
-    t.match(readSettings(specOf('x')), { gpuLayers: null, flashAttention: null, batchTokens: 512, prefillTokens: null, chatTemplate: null });
-    for (const options of [{ gpulayers: '1' }, { gpuLayers: 'all' }, { gpuLayers: '-1' }, { batchTokens: '0' }, { flashAttention: 'yes' }, { prefillTokens: '1e9' }]) {
+    t.match(readSettings(specOf('x', { options: { gpuLayers: '12', minGpuLayers: '4', flashAttention: 'off', batchTokens: '64' } })), { gpuLayers: 12, minGpuLayers: 4, flashAttention: false, batchTokens: 64 });
+    t.match(readSettings(specOf('x')), { gpuLayers: null, minGpuLayers: null, flashAttention: null, batchTokens: 512, prefillTokens: null, chatTemplate: null });
+    for (const options of [{ gpulayers: '1' }, { gpuLayers: 'all' }, { gpuLayers: '-1' }, { minGpuLayers: 'some' }, { batchTokens: '0' }, { flashAttention: 'yes' }, { prefillTokens: '1e9' }]) {
       t.equal(codeOf(() => readSettings(specOf('x', { options: options as unknown as Record<string, string> }))), 'input_invalid', JSON.stringify(options));
     }
   });

@@ -6,6 +6,7 @@
 import type { LeasePart } from '../../protocol/index.js';
 import type { CardAllocation, CardFigures, EngineContext } from '../runtime/engine.js';
 import { readShares, splitBytes } from '../runtime/shares.js';
+import { onCardBytes, type Shape } from './inspect.js';
 import { spreadOver } from './spread.js';
 import type { StartedLlama } from './started.js';
 
@@ -26,7 +27,7 @@ export class CardBytes {
   readonly #shares: readonly number[];
 
   /** Throws `input_invalid` for a split that is not one share a card. */
-  constructor(private readonly started: StartedLlama, device: string, split: string | null) {
+  constructor(private readonly started: StartedLlama, device: string, split: string | null, private readonly layers: Shape['layers']) {
     const spread = spreadOver(started);
     this.#devices = spread.length > 1 ? spread : [device];
     this.#shares = this.#devices.length > 1 ? readShares(split, this.#devices.length, 'options.tensorSplit') : [1];
@@ -36,7 +37,7 @@ export class CardBytes {
   countOf(usage: MemoryUsage): number {
     const { card, backend } = this.started;
     if (card === null) return 0;
-    return Math.ceil(backend === 'cpu' ? usage.ram : usage.vram);
+    return backend === 'cpu' ? onCardBytes(this.layers, usage.ram) : Math.ceil(usage.vram);
   }
 
   /** Takes what `usage` says under `name`. Rejects with the card's `out_of_memory`; then nothing is held under it. */

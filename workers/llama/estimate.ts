@@ -6,9 +6,9 @@ import { LeaseholdError, type LeasePart, type ModelSpec } from '../../protocol/i
 import type { Estimate, HostEstimate } from '../runtime/engine.js';
 import { contextCurve, paddedTokens, type ContextSample } from './context-curve.js';
 import type { CheckedModel } from './gguf-checks.js';
-import { checkSource, insightsOf, releaseInsights, shapeOf, type Insights, type Shape } from './inspect.js';
+import { checkSource, insightsOf, onCardBytes, releaseInsights, shapeOf, weightsName, type Insights, type Shape } from './inspect.js';
 import { readSettings } from './options.js';
-import { spreadEstimate } from './spread.js';
+import { spreadEstimate, spreadOver } from './spread.js';
 import type { StartedLlama } from './started.js';
 
 const keptMax = 32;
@@ -65,9 +65,16 @@ export class Estimator {
       const estimate = shape.embedding ? await embeddingEstimate(reckoning, weights, spec, shape) : await textEstimate(reckoning, weights, spec, shape, signal);
       const late = refusal(await lines());
       if (late !== null) throw unusable(spec, late);
-      return estimate;
+      return { ...estimate, ...offloadOf(spec, shape, this.started) };
     });
   }
+}
+
+/** On one card alone, and where the operator says how few layers will do. */
+function offloadOf(spec: ModelSpec, { layers: { onCard } }: Shape, started: StartedLlama): Pick<Estimate, 'offload'> {
+  const { minGpuLayers } = readSettings(spec);
+  if (minGpuLayers === null || started.card === null || spreadOver(started).length > 0) return {};
+  return { offload: { fewest: Math.min(minGpuLayers, onCard), total: onCard, with: (layers) => ({ ...spec, options: { ...spec.options, gpuLayers: String(layers) } }) } };
 }
 
 /** Of the card, where bytes of one are leased; and of the machine's memory. */
@@ -101,7 +108,7 @@ class Reckoning {
   #ours(needed: { readonly cpuRam: number; readonly gpuVram: number }): Figures {
     const { card, backend, context } = this.started;
     return {
-      bytes: card === null ? 0 : Math.ceil(backend === 'cpu' ? needed.cpuRam : needed.gpuVram),
+      bytes: card === null ? 0 : backend === 'cpu' ? onCardBytes(this.shape.layers, needed.cpuRam) : Math.ceil(needed.gpuVram),
       // Of a simulated one nothing is taken.
       hostBytes: context.memory?.simulated === true ? 0 : Math.ceil(needed.cpuRam),
     };
@@ -116,7 +123,7 @@ async function textEstimate(reckoning: Reckoning, weights: Figures, spec: ModelS
     samples.push(await reckoning.context(tokens));
   }
   const onHost = samples.map(({ tokens, hostBytes }): ContextSample => ({ tokens, bytes: hostBytes }));
-  return estimateOf([part('weights', 'weights', weights.bytes)], contextCurve(samples), 'estimated', hostOf(weights.hostBytes, contextCurve(onHost)));
+  return estimateOf([part(weightsName(shape.layers), 'weights', weights.bytes)], contextCurve(samples), 'estimated', hostOf(weights.hostBytes, contextCurve(onHost)));
 }
 
 /** What was asked for, where the batch stops growing, and doublings up to what the model was trained on: its buffers grow in bends. */
@@ -129,7 +136,7 @@ function sampleSizes(askedTokens: number, shape: Shape): ReadonlySet<number> {
 /** An embedding model runs on one context of its own, opened with it. */
 async function embeddingEstimate(reckoning: Reckoning, weights: Figures, spec: ModelSpec, shape: Shape): Promise<Estimate> {
   const context = await reckoning.context(embeddingTokens(spec, shape));
-  return estimateOf([part('weights', 'weights', weights.bytes), part('embedding', 'context', context.bytes)], () => 0, 'estimated', hostOf(weights.hostBytes + context.hostBytes, () => 0));
+  return estimateOf([part(weightsName(shape.layers), 'weights', weights.bytes), part('embedding', 'context', context.bytes)], () => 0, 'estimated', hostOf(weights.hostBytes + context.hostBytes, () => 0));
 }
 
 /** The size of an embedding model's context: what was asked, else what it was trained on, within reason. */

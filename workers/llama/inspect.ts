@@ -39,8 +39,10 @@ export async function releaseInsights(insights: Insights): Promise<void> {
 
 /** What is loaded and opened, the same for the estimate and for the load. */
 export interface Shape {
-  /** Layers on the card; the output layer counts as one. */
+  /** Layers that the engine puts on a card; the output layer counts as one. */
   readonly gpuLayers: number;
+  /** Those that count on the card, of how many: a simulated one is charged with them though the CPU computes all. */
+  readonly layers: { readonly onCard: number; readonly total: number };
   readonly flashAttention: boolean;
   readonly embedding: boolean;
   /** It takes an input in one evaluation or not at all: an encoder asserts it, and pooling sees one evaluation at a time. */
@@ -55,10 +57,12 @@ export function shapeOf(started: StartedLlama, insights: Insights, checked: Chec
   const embedding = spec.embedding || checked.embeds;
   const wholeInput = embedding && !checked.poolsLast;
   const batchTokens = (contextTokens: number): number => (wholeInput ? contextTokens : Math.min(settings.batchTokens, contextTokens));
-  const gpuLayers = started.backend === 'cpu' ? 0 : Math.min(settings.gpuLayers ?? insights.totalLayers, insights.totalLayers);
+  const onCard = Math.min(settings.gpuLayers ?? insights.totalLayers, insights.totalLayers);
+  const gpuLayers = started.backend === 'cpu' ? 0 : onCard;
   const cpuShare = 1 - gpuLayers / Math.max(1, insights.totalLayers);
   return {
     gpuLayers,
+    layers: { onCard, total: insights.totalLayers },
     flashAttention: insights.flashAttentionSupported && settings.flashAttention !== false,
     embedding,
     wholeInput,
@@ -67,6 +71,16 @@ export function shapeOf(started: StartedLlama, insights: Insights, checked: Chec
     pieceTokens: (contextTokens) => (wholeInput ? contextTokens : settings.prefillTokens
       ?? pieceTokens({ cpuShare, parameters: insights.totalParameters, threads: started.threads, batchTokens: batchTokens(contextTokens) })),
   };
+}
+
+/** What of a model's bytes in the machine's memory counts on a simulated card: that of the layers which are meant to be there. */
+export function onCardBytes({ onCard, total }: Shape['layers'], bytes: number): number {
+  return onCard >= total ? Math.ceil(bytes) : Math.ceil((bytes * onCard) / total);
+}
+
+/** The part that holds the weights; where not all layers are on the card its name says how many are. */
+export function weightsName({ onCard, total }: Shape['layers']): string {
+  return onCard >= total ? 'weights' : `weights:${String(onCard)}/${String(total)}`;
 }
 
 async function fingerprintOf(path: string): Promise<string> {

@@ -6,7 +6,7 @@ import { createOn } from './dispose-guard.js';
 import { Embedder } from './embed.js';
 import { embeddingTokens } from './estimate.js';
 import { failureOf } from './failures.js';
-import { checkSource, insightsOf, releaseInsights, shapeOf, type Shape } from './inspect.js';
+import { checkSource, insightsOf, releaseInsights, shapeOf, weightsName, type Shape } from './inspect.js';
 import { LlamaLoadedModel } from './model.js';
 import { readSettings } from './options.js';
 import type { StartedLlama } from './started.js';
@@ -29,12 +29,13 @@ export async function loadModel(started: StartedLlama, request: LoadRequest): Pr
   const shape = shapeOf(started, insights, checked, spec, settings);
   await releaseInsights(insights);
   return started.log.during(async (lines) => {
-    const bytes = new CardBytes(started, device, settings.tensorSplit);
+    const bytes = new CardBytes(started, device, settings.tensorSplit, shape.layers);
     const opened: { model: LlamaModel | null; embedder: Embedder | null } = { model: null, embedder: null };
     try {
       const model = opened.model = await openModel(started, checked.path, shape, progress, signal);
       const vocabulary = new Vocabulary(model, settings.chatTemplate);
-      const measuredParts: LeasePart[] = [{ name: 'weights', kind: 'weights', bytes: await bytes.take('weights', model.memoryUsage), upFront: true }];
+      const name = weightsName(shape.layers);
+      const measuredParts: LeasePart[] = [{ name, kind: 'weights', bytes: await bytes.take(name, model.memoryUsage), upFront: true }];
       if (shape.embedding) {
         const [embedder, usage] = await openEmbedder(started, { model, spec, shape, vocabulary }, signal);
         opened.embedder = embedder;

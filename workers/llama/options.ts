@@ -4,6 +4,8 @@ import { LeaseholdError, type ModelSpec } from '../../protocol/index.js';
 export interface LlamaSettings {
   /** Layers on the card; null: all of them. */
   readonly gpuLayers: number | null;
+  /** Where not all of them fit: at least so many, the others are left to the CPU; null: all or nothing. */
+  readonly minGpuLayers: number | null;
   /** Tokens one evaluation may take; its buffers grow with it. */
   readonly batchTokens: number;
   /** Null: when the model allows it. */
@@ -18,6 +20,7 @@ export interface LlamaSettings {
 
 const readers = {
   gpuLayers: (text: string): number => whole(text, 'gpuLayers', 0, 10_000),
+  minGpuLayers: (text: string): number => whole(text, 'minGpuLayers', 0, 10_000),
   batchTokens: (text: string): number => whole(text, 'batchTokens', 1, 65_536),
   flashAttention: (text: string): boolean => choice(text, 'flashAttention'),
   prefillTokens: (text: string): number => whole(text, 'prefillTokens', 1, 65_536),
@@ -38,6 +41,7 @@ export function readSettings(spec: ModelSpec): LlamaSettings {
   };
   return {
     gpuLayers: read('gpuLayers'),
+    minGpuLayers: read('minGpuLayers'),
     batchTokens: read('batchTokens') ?? 512,
     flashAttention: read('flashAttention'),
     prefillTokens: read('prefillTokens'),

@@ -85,12 +85,23 @@ export interface CardEstimate {
   readonly peakBytes: number;
 }
 
+/** How far a model may be left to the CPU. */
+export interface Offload {
+  /** At least so many of `total` stay on the card. */
+  readonly fewest: number;
+  readonly total: number;
+  /** The model with so many of them there, to be estimated and loaded. */
+  with(layers: number): ModelSpec;
+}
+
 /** The figures are those of the whole model; spread over several cards, `cards` are what counts. */
 export interface Estimate extends CardEstimate {
   /** One for each card that the process sees, in their order; left out where it sees one. */
   readonly cards?: readonly CardEstimate[] | undefined;
   readonly source: 'estimated' | 'declared' | 'learned' | 'measured';
   readonly parkable: boolean;
+  /** Fewer of its layers than these may be on the card, where the operator allows it; left out: all of them or nothing. */
+  readonly offload?: Offload;
   /** Left out: nothing to speak of; on the pseudo-card, where every byte is the machine's, all of the above. */
   readonly host?: HostEstimate;
 }

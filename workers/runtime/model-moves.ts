@@ -122,7 +122,7 @@ export class ModelMoves {
     for (const lease of this.#leases) channel.send({ type: 'loading', lease });
     progress(null);
     try {
-      await this.held.load(this.#options.spec(), action.context, progress, signal, this.#keepCopy);
+      await this.held.load(this.room.spec, action.context, progress, signal, this.#keepCopy);
     } catch (error) {
       this.#leases = [];
       if (error instanceof HeldBytesError) this.#options.fatal(error);
@@ -149,7 +149,7 @@ export class ModelMoves {
 
   #loaded(startedUs: number, fresh: boolean): void {
     const loadMs = elapsedMs(startedUs, nowUs());
-    this.#options.learned.observe(this.#options.key, this.#options.spec(), this.held, fresh);
+    this.#options.learned.observe(this.room.learnedKey, this.room.spec, this.held, fresh);
     this.room.refusedBytes.clear();
     this.report('resident', true, loadMs);
     this.#options.loaded(loadMs, this.room.explain);
@@ -161,7 +161,7 @@ export class ModelMoves {
   async move(action: Act<'move'>): Promise<void> {
     const { devices } = this.#options;
     const before = devices.map((_, index) => this.held.residentBytesOn(index));
-    this.#options.learned.observeGrowth(this.#options.key, this.#options.spec(), this.held);
+    this.#options.learned.observeGrowth(this.room.learnedKey, this.room.spec, this.held);
     try {
       await this.#options.watch.bounded(this.#inWords(action), this.#moved(action));
       this.#freedBytes = before.map((bytes, index) => Math.max(0, bytes - this.held.residentBytesOn(index)));
@@ -230,7 +230,7 @@ export class ModelMoves {
     try {
       await this.room.forContext(this.#leases, context, action.replaces, signal);
       await this.#contextOpened(context, action.replaces, signal);
-      this.#options.learned.observe(this.#options.key, this.#options.spec(), this.held, false);
+      this.#options.learned.observe(this.room.learnedKey, this.room.spec, this.held, false);
       feed({ type: 'context_opened', name: context.name, tokens: context.tokens });
     } catch (error) {
       // A grant that crossed our taking it back still counts it.

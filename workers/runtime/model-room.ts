@@ -1,6 +1,6 @@
 /** Asking the broker for a model's room: how much, how urgently, and again when those who asked first have given up. */
 import { LeaseholdError, classPolicies, type HostNeed, type LeasePart, type LeaseTerms, type ModelSpec, type RequestClass } from '../../protocol/index.js';
-import { contextBudget, declaredEstimate, droppedContexts, estimateOn, hostBudget, loadBudget, truedUp, type Budget } from './budget.js';
+import { contextBudget, cpuDevice, declaredEstimate, droppedContexts, estimateOn, hostBudget, loadBudget, truedUp, type Budget } from './budget.js';
 import { elapsedMs, nowUs } from './clock.js';
 import type { ControlChannel } from './control.js';
 import type { FirstContext } from './door-types.js';
@@ -8,7 +8,9 @@ import type { EngineWatch } from './engine-watch.js';
 import type { Engine, Estimate } from './engine.js';
 import type { HeldModel } from './held-model.js';
 import type { LearnedSizes } from './learned-sizes.js';
+import type { WorkerLog } from './log.js';
 import { requestOnAll, type Grant, type OpenGang } from './lease-requests.js';
+import { askedBytes, couldHaveBytes, mostLayers, type Lighter } from './offload.js';
 
 /** What the calls that wait for the model want of a request made for them. */
 export interface Waiting {
@@ -25,6 +27,7 @@ export interface RoomOptions {
   readonly channel: ControlChannel;
   readonly watch: EngineWatch;
   readonly learned: LearnedSizes;
+  readonly log: WorkerLog;
   readonly spec: () => ModelSpec;
   /** Null: nobody waits. */
   readonly waiting: () => Waiting | null;
@@ -55,6 +58,7 @@ export class ModelRoom {
   readonly #options: RoomOptions;
   readonly #held: HeldModel;
   #estimate: Estimate | null = null;
+  #lighter: Lighter | null = null;
   #request: OpenGang | null = null;
   /** The record that explains the latest wait or grant. */
   explain: string | null = null;
@@ -72,12 +76,34 @@ export class ModelRoom {
   async forModel(leases: readonly string[], context: FirstContext, signal: AbortSignal): Promise<readonly Grant[]> {
     const { key, devices } = this.#options;
     this.#options.stage('estimating', null, `reading the size of ${key}`, null);
-    const estimate = await this.#learned(signal);
-    const first = this.#options.spec().embedding ? null : context;
-    const budgets = devices.map((device, index) => ({
-      ...loadBudget(estimateOn(estimate, devices.length, index), first, device, this.refusedBytes.get(device) ?? 0),
-      host: hostBudget(estimate, first === null ? [] : [first], devices, index),
-    }));
+    this.#lighter = null;
+    const whole = await this.#learned(signal);
+    try {
+      return await this.#forEstimate(leases, whole, context, signal);
+    } catch (refusal) {
+      const lighter = await this.#fewerLayers(refusal, whole, context, signal);
+      if (lighter === null) throw refusal;
+      this.#lighter = lighter;
+      const { layers, total } = lighter;
+      this.#options.log.line('info', 'the whole model can never fit: some of its layers are left to the CPU', { model: key, device: devices.join(' and '), layersOnCard: String(layers), layers: String(total) });
+      return this.#forEstimate(leases, lighter.estimate, context, signal);
+    }
+  }
+
+  /** What is loaded: the model as it was asked for, or with fewer of its layers on the card. */
+  get spec(): ModelSpec {
+    return this.#lighter?.spec ?? this.#options.spec();
+  }
+
+  /** Under which its sizes are learned. */
+  get learnedKey(): string {
+    return this.#lighter?.learnedKey ?? this.#options.key;
+  }
+
+  async #forEstimate(leases: readonly string[], estimate: Estimate, context: FirstContext, signal: AbortSignal): Promise<readonly Grant[]> {
+    const { devices } = this.#options;
+    const contexts = this.#options.spec().embedding ? [] : [context];
+    const budgets = devices.map((_, index) => ({ ...this.#loadBudget(estimate, context, index), host: hostBudget(estimate, contexts, devices, index) }));
     const { grants, gang } = await this.#granted(leases, budgets, estimate, signal);
     const isNew = grants.some(({ lease }, index) => lease !== leases[index]);
     this.#noteTerms(grants, budgets, isNew ? gang : this.terms[0]?.gang);
@@ -85,10 +111,28 @@ export class ModelRoom {
     return grants;
   }
 
+  #loadBudget(estimate: Estimate, context: FirstContext, index: number): Budget {
+    const { devices } = this.#options;
+    const device = devices[index] ?? cpuDevice;
+    return loadBudget(estimateOn(estimate, devices.length, index), this.#options.spec().embedding ? null : context, device, this.refusedBytes.get(device) ?? 0);
+  }
+
+  /** It can never be there as a whole: with as many layers as what could be had holds, never fewer than the operator allows. Null: not so, or he does not. */
+  async #fewerLayers(refusal: unknown, { offload }: Estimate, context: FirstContext, signal: AbortSignal): Promise<Lighter | null> {
+    const { key, learned, watch, engine } = this.#options;
+    const mostBytes = refusal instanceof LeaseholdError ? couldHaveBytes(refusal) : null;
+    if (offload === undefined || mostBytes === null || offload.fewest >= offload.total) return null;
+    const learnedKeyOf = (layers: number): string => `${key} ${String(layers)} layers`;
+    const estimateWith = async (layers: number): Promise<Estimate> =>
+      learned.applied(learnedKeyOf(layers), await watch.bounded(`Estimating ${key}`, engine.estimate(offload.with(layers), signal)));
+    const layers = await mostLayers(offload, async (count) => askedBytes(this.#loadBudget(await estimateWith(count), context, 0)) <= mostBytes);
+    return { spec: offload.with(layers), layers, total: offload.total, estimate: await estimateWith(layers), learnedKey: learnedKeyOf(layers) };
+  }
+
   /** Room for one more context of a resident model, in place of those that it `replaces`. */
   async forContext(leases: readonly string[], context: FirstContext, replaces: readonly string[], signal: AbortSignal): Promise<void> {
     const { key, devices } = this.#options;
-    const estimate = await this.#learned(signal);
+    const estimate = this.#lighter?.estimate ?? await this.#learned(signal);
     const kept = this.#held.slots.filter(({ name }) => !replaces.includes(name));
     const budgets = devices.map((device, index): WholeBudget => {
       const { parts, peakBytes } = contextBudget(estimateOn(estimate, devices.length, index), context, device);

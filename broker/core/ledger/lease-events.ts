@@ -1,4 +1,5 @@
 /** What a lease's owner says of it. Every report is a claim: it may raise a charge at once, and lowers one only where the ledger may believe it. */
+import { layersOf } from './layers.js';
 import type { LeasePart } from '../../../protocol/index.js';
 import { strangersBytes } from './available.js';
 import { failed, retryAfterOom, succeeded } from '../requests/backoff.js';
@@ -210,7 +211,8 @@ function onResident(core: Core, lease: Lease, event: Reported): void {
   reindex(core, lease);
   if (!fresh) return;
   noteLoaded(core, mustCard(core, lease.device), lease);
-  publish(core, 'loaded', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, residentBytes: event.residentBytes, chargedBytes: lease.charge.chargedBytes, loadMs: event.loadMs });
+  const layers = layersOf(lease.parts);
+  publish(core, 'loaded', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, residentBytes: event.residentBytes, chargedBytes: lease.charge.chargedBytes, loadMs: event.loadMs, layersOnCard: layers?.onCard ?? null, layers: layers?.total ?? null });
 }
 
 /** A part allocated up front becomes its measured size; every other one max(declared, measured); new ones join. */

@@ -1,4 +1,5 @@
 /** Saying yes: the charge is made in the same turn as the decision. */
+import { layersText } from '../ledger/layers.js';
 import { numbersOf } from '../ledger/available.js';
 import { inMs, msSince } from '../clock.js';
 import { forgetCommands } from '../eviction/command.js';
@@ -78,7 +79,7 @@ function textOf(card: Card, waiter: BudgetWaiter, lease: Lease, growBytes: numbe
   if (card.kind === 'cpu') return `${waiter.model}: cpu, not leased`;
   const exception = waiter.exclusive ? ' without headroom (exclusive, measured)' : '';
   const ledger = unverified ? '; by the ledger alone, unverified' : '';
-  return `${waiter.model} gets ${inWords(growBytes)}${exception} on ${card.device}, ${inWords(lease.charge.chargedBytes)} charged in all${ledger}`;
+  return `${waiter.model} gets ${inWords(growBytes)}${exception} on ${card.device}${layersText(lease.parts)}, ${inWords(lease.charge.chargedBytes)} charged in all${ledger}`;
 }
 
 /** Asked for as soon as the worker could: what passed before that was no wait for room. */

@@ -6,6 +6,7 @@ import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
 import { formatBytes } from '../terminal/size-format.js';
 import { renderTable, tableColumns } from '../terminal/table.js';
+import { layersText } from '../views/ledger-view.js';
 import { copiesIn } from './copies.js';
 
 export async function models(context: CommandContext, _args: readonly unknown[] = [], options: { readonly pulled?: boolean } = {}): Promise<number> {
@@ -24,11 +25,11 @@ export async function models(context: CommandContext, _args: readonly unknown[] 
 function show({ io, json, palette }: CommandContext, served: readonly ServedModel[], ledger: LedgerState | null): void {
   const leases = (key: string) => ledger?.leases.filter(({ model }) => model === key) ?? [];
   if (json) {
-    for (const model of served) writeJson(io, { ...model, alsoLoaded: ledger === null ? [] : copiesIn(ledger, model.key, served).alsoLoaded, leases: leases(model.key).map(({ device, state, chargedBytes, pinned }) => ({ device, state, chargedBytes, pinned })) });
+    for (const model of served) writeJson(io, { ...model, alsoLoaded: ledger === null ? [] : copiesIn(ledger, model.key, served).alsoLoaded, leases: leases(model.key).map(({ device, state, chargedBytes, pinned, layers }) => ({ device, state, chargedBytes, pinned, layers })) });
     return;
   }
   const rows = served.map(({ name, aliases, engine, contextTokens, source, key }) => {
-    const held = leases(key).map(({ state, chargedBytes, pinned }) => `${state}, ${formatBytes(chargedBytes)}${pinned ? ', pinned' : ''}`);
+    const held = leases(key).map(({ state, chargedBytes, pinned, layers }) => `${state}, ${formatBytes(chargedBytes)}${layers === null ? '' : `, ${layersText(layers)}`}${pinned ? ', pinned' : ''}`);
     const copies = ledger === null ? [] : copiesIn(ledger, key, served).alsoLoaded.map((copy) => `another copy: ${copy}`);
     return [name, aliases.join(', '), engine, String(contextTokens), [...held, ...copies].join('; ') || '-', source];
   });

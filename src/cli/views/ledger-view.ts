@@ -60,6 +60,11 @@ function leases(state: LedgerState, { names, tableColumns, palette }: LedgerView
   return renderTable(heads, rows, tableColumns, palette);
 }
 
+/** `24 of 36 layers`, the others being left to the CPU. */
+export function layersText({ onCard, total }: NonNullable<LeaseView['layers']>): string {
+  return `${String(onCard)} of ${String(total)} layers`;
+}
+
 function leaseState(lease: LeaseView, all: readonly LeaseView[]): string {
   const together = lease.gang === null ? [] : all.filter(({ gang, generation, model }) => gang === lease.gang && generation === lease.generation && model === lease.model);
   return [
@@ -67,6 +72,7 @@ function leaseState(lease: LeaseView, all: readonly LeaseView[]): string {
     ...(lease.leavingMs === null ? [] : [`${lease.state === 'releasing' ? 'said so' : 'asked to leave'} ${formatMs(lease.leavingMs)} ago`]),
     ...(lease.pinned ? ['pinned'] : []),
     ...(together.length > 1 ? [`${String(together.indexOf(lease) + 1)} of ${String(together.length)}`] : []),
+    ...(lease.layers === null ? [] : [layersText(lease.layers)]),
     ...(lease.misplacedOn === null ? [] : [`its bytes are on ${shortDevice(lease.misplacedOn)}`]),
     ...(lease.hostBytes > 0 ? [`${formatBytes(lease.hostBytes)} in RAM`] : []),
   ].join(', ');

@@ -47,6 +47,11 @@ class Facts {
     return shortDevice(this.text('device'));
   }
 
+  /** `, 24 of 36 layers`, or nothing. */
+  get layers(): string {
+    return this.count('layers') === 0 ? '' : `, ${String(this.count('layersOnCard'))} of ${String(this.count('layers'))} layers`;
+  }
+
   /** ` (pid 4711 4712)`, or nothing. */
   get pids(): string {
     return this.text('pids') === '' ? '' : ` (pid ${this.text('pids')})`;
@@ -62,7 +67,7 @@ class Facts {
 const routineEnds: readonly string[] = ['idle', 'evicted', 'unawaited', 'shutdown'];
 
 const lines: Readonly<Record<string, (facts: Facts) => Line>> = {
-  loaded: (facts) => ['plain', `${facts.who} loaded on ${facts.card}: ${facts.bytes('residentBytes')} in ${facts.ms('loadMs')}`],
+  loaded: (facts) => ['plain', `${facts.who} loaded on ${facts.card}${facts.layers}: ${facts.bytes('residentBytes')} in ${facts.ms('loadMs')}`],
   evicted: (facts) => ['plain', `${facts.who} put away: ${facts.bytes('freedBytes')} of ${facts.card} free again${facts.because('reason')}`],
   eviction_failed: (facts) => ['warn', `${facts.who} could not be put away${facts.because('why')}`],
   leaving_slowly: (facts) => ['warn', facts.text('why')],

@@ -16,7 +16,7 @@ const card = (stateId: string, index: number): SimulatedCard =>
   new SimulatedCard({ totalBytes: 64 * MiB, floorBytes: 0, lagMs: 0, blind: false, name: null, device: simulatedDevice(stateId, index) });
 
 const lease = (n: number, model = 'm'): LeaseView => ({
-  lease: `l${String(n)}`, model, generation: 'b-s1', device: 'SIM-x-0', gang: null, state: 'resident', chargedBytes: n, residentBytes: n, hostBytes: 0, hostChargedBytes: null, parts: [], inFlight: 0, pinned: false, misplacedOn: null, leavingMs: null, idleMs: 0,
+  lease: `l${String(n)}`, model, generation: 'b-s1', device: 'SIM-x-0', gang: null, state: 'resident', chargedBytes: n, residentBytes: n, hostBytes: 0, hostChargedBytes: null, parts: [], layers: null, inFlight: 0, pinned: false, misplacedOn: null, leavingMs: null, idleMs: 0,
 });
 const waiter = (n: number): WaiterView => ({ generation: 'b-s1', request: n, model: 'm', device: 'SIM-x-0', gang: null, class: 'normal', needBytes: 1, waitedMs: 1, position: 5_000 - n, holdBytes: 0, hostNeedBytes: 0, hostHoldBytes: 0, behindOthersMs: null, reason: 'r'.repeat(100) });
 const holder = (n: number): ProcessView => ({ generation: `b-s${String(n)}`, role: 'holder', engine: null, state: 'ready', devices: [], floorBytes: n, memoryBytes: null });
