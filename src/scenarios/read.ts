@@ -95,7 +95,7 @@ export async function readScenario(fileOrName: string): Promise<Scenario> {
   const path = shipped.includes(fileOrName) ? join(shippedFolder(), `${fileOrName}.yaml`) : fileOrName;
   if (!existsSync(path)) {
     const near = suggest(fileOrName, shipped);
-    throw new LeaseholdError('config_unreadable', { path: fileOrName, reason: `there is no such file, nor a scenario of that name${near === null ? `; those that ship: ${shipped.join(', ')}` : `; did you mean ${near}?`}` });
+    throw new LeaseholdError('config_unreadable', { path: fileOrName, reason: `there is no such file, nor a scenario of that name${near === null ? `; those that ship: ${shipped.join(', ')}` : `; did you mean ${near}?`}` }, { help: '`leasehold stress --list` shows those that ship; a file is named by its path.' });
   }
   const document = await parseDocument(path, await readTextFile(path, false) ?? '', `Scenarios that ship, to begin from: ${shippedFolder()}`);
   await assertValid(document.value, document, schemaAt(packagePath('src', 'scenarios', 'schema.json')));

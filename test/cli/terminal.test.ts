@@ -15,6 +15,7 @@ import { reportError } from '../../src/cli/report.js';
 import { renderTable, tableColumns } from '../../src/cli/terminal/table.js';
 import { displayWidth, pad, truncate, withoutControls, wrap } from '../../src/cli/terminal/width.js';
 import { overshootBytes, renderCard } from '../../src/cli/views/card-view.js';
+import { renderErrors } from '../../src/cli/views/estimate-view.js';
 import { renderExplain } from '../../src/cli/views/explain-view.js';
 import { renderLedger } from '../../src/cli/views/ledger-view.js';
 import { createNames, shortDevice } from '../../src/cli/views/names.js';
@@ -287,6 +288,11 @@ t.test('the ledger', async (t) => {
     const empty = renderLedger(ledgerState({ leases: [], waiting: [], processes: [] }), { names, columns: 80, tableColumns: 80, palette: plain });
     t.strictSame(empty.slice(-3), ['No model is loaded.', '', 'broker pid 4711  /run/leasehold/broker.sock']);
   });
+});
+
+t.test('sizes that were learned on a simulated card tell its size as people read it', async (t) => {
+  const learned = { name: 'facts', source: '/m/facts.gguf', engine: 'llama', card: 'simulated card of 27262976 bytes', estimatedBytes: 1024 ** 2, measuredBytes: 1024 ** 2, error: 0, loads: 1 } as unknown as Parameters<typeof renderErrors>[0][number];
+  t.match(renderErrors([learned], { columns: 120, palette: plain }).join('\n'), /simulated card of 26\.0 MiB/);
 });
 
 t.test('an explain record', async (t) => {

@@ -89,6 +89,10 @@ t.test('what was charged when is drawn, and names cannot break out of the drawin
   t.ok((svg.match(/kill worker at/g) ?? []).length >= 25, 'each kill is marked');
 });
 
+t.test('a name that is none is told with the near one, and where those that ship are listed', async (t) => {
+  await t.rejects(readScenario('kil-storm'), { code: 'config_unreadable', message: /did you mean kill-storm\?/, help: '`leasehold stress --list` shows those that ship; a file is named by its path.' });
+});
+
 t.test('a wrong file is refused with the place and what is allowed there', async (t) => {
   const wrong = async (text: string): Promise<LeaseholdError> => {
     try {

@@ -60,7 +60,7 @@ function sizeOf({ bytes, leastBytes }: Figure): string {
 /** How wrong estimates were, the latest first, and all together. */
 export function renderErrors(errors: readonly (LearnedError & { readonly name: string })[], { columns, palette }: EstimateStyle): readonly string[] {
   if (errors.length === 0) return ['Nothing has been measured yet: sizes are learned as models are loaded.'];
-  const rows = errors.map(({ name, engine, card, estimatedBytes, measuredBytes, error, loads }) => [name, engine, card, formatBytes(estimatedBytes), formatBytes(measuredBytes), percent(error), String(loads)]);
+  const rows = errors.map(({ name, engine, card, estimatedBytes, measuredBytes, error, loads }) => [name, engine, card.replace(/\b(\d{4,15}) bytes\b/g, (_, bytes: string) => formatBytes(Number(bytes))), formatBytes(estimatedBytes), formatBytes(measuredBytes), percent(error), String(loads)]);
   const absolute = errors.map(({ error }) => Math.abs(error)).sort((a, b) => a - b);
   const over = errors.filter(({ error }) => error > 0.1).length;
   return [
