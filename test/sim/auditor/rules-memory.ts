@@ -101,10 +101,10 @@ function recordOf(check: Check, memory: MemoryBook, lease: string, action: strin
   return null;
 }
 
-/** A parked model goes only when every copy that is redundant goes, too, or has been asked for. */
+/** A parked model goes only when every copy that is redundant goes, too, alone or with its model, or has been asked for. */
 function checkCopiesFirst(check: Check, memory: MemoryBook, name: string): void {
   for (const has of memory.leases.values()) {
-    const isAsked = has.trim !== null || check.effects.some((effect) => effect.type === 'trim_host' && effect.lease === has.lease);
+    const isAsked = has.trim !== null || check.effects.some((effect) => (effect.type === 'trim_host' || (effect.type === 'move' && effect.target === 'none')) && effect.lease === has.lease);
     if (!isAsked && isRedundant(check, has, recordRequester(check, memory))) check.broken('copies-first', `${name}: ${has.lease} has a copy of ${has.copyBytes} beside its card`);
   }
 }
