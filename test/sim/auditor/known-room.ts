@@ -32,7 +32,8 @@ export function floorsBytes(check: Check, device: string): number {
     if (process.state === 'gone') continue;
     const isUntold = (isOn(process, device) && floorOn(process, device) === 0) || (process.role === 'holder' && holders.has(process.generation));
     if (isUntold) bytes += untoldFloorBytesMax;
-    else if (isOn(process, device)) bytes += floorOn(process, device);
+    // What the card says that a process costs there is the least that one is charged.
+    else if (isOn(process, device)) bytes += Math.max(floorOn(process, device), check.book.cards.get(device)?.floorBytes ?? 0);
   }
   return bytes;
 }

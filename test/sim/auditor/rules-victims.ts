@@ -41,7 +41,7 @@ export function checkMove(check: Check, move: EffectOf<'move'>): void {
 
 /** It makes room in the machine's memory, not on its card. */
 function isForMemory(check: Check, lease: AuditedLease): boolean {
-  return [...check.records.values()].some((record) => record.device === check.book.memory?.device && record.victims.some((victim) => victim.lease === lease.lease));
+  return [...check.records.values()].some((record) => record.device === check.book.memory?.device && record.victims.some((victim) => victim.lease === lease.lease && victim.action !== 'trim'));
 }
 
 /** A command goes to the living generation that owns the lease; one lease leaves once. */
