@@ -202,7 +202,7 @@ t.test('a holder', async (t) => {
     t.match(await move.answer, { type: 'done', target: 'none', freedBytes: 900, residentBytes: 0, newModels: { added: [{ state: 'absent' }] } });
     t.match(orders, [{ target: 'none', bytes: null, when: 'drained' }]);
     t.notOk(lease.held);
-    t.throws(() => lease.use(), { code: 'closed', message: /it was evicted \(/ });
+    t.throws(() => lease.use(), { code: 'closed', message: /\(it was evicted: a test\)/ });
     await holder.close();
   });
 
