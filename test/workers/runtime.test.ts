@@ -138,6 +138,23 @@ t.test('loading', async (t) => {
     t.ok((raised?.deadlineMs ?? 0) > 50_000);
     await close();
   });
+
+  t.test('a request that is taken back in the turn in which another caller joins is not sent again under its old id', async (t) => {
+    let waits = true;
+    const { broker, caller, close } = await rig({ onBudget: () => waits });
+    const one = await caller();
+    const stop = new AbortController();
+    const left = codeOf(one.load(model(), { class: 'background', deadlineMs: 20_000, signal: stop.signal }));
+    await broker.heard('request_vram_budget');
+    waits = false;
+    stop.abort();
+    const joined = one.load(model(), { class: 'interactive', deadlineMs: 60_000 });
+    t.equal(await left, 'request_cancelled');
+    await joined;
+    const ids = broker.all('request_vram_budget').map(({ id }) => id);
+    t.equal(new Set(ids).size, ids.length, 'each id once');
+    await close();
+  });
 });
 
 t.test('commands', async (t) => {

@@ -69,7 +69,8 @@ function requestBudget(channel: ControlChannel, request: BudgetRequest, gang: Ga
     granted: answered.finally(() => { ended = true; }).then((answer) => toGrant(answer, request)),
     raise: (requestClass, deadlineMs) => {
       const higher = classPolicies[requestClass].rank > classPolicies[current.class].rank;
-      if (ended || (!higher && deadlineMs <= current.deadlineMs)) return;
+      // Taken back in this very turn: sent again, its id would be a request of its own.
+      if (ended || options.signal.aborted || (!higher && deadlineMs <= current.deadlineMs)) return;
       current = { class: higher ? requestClass : current.class, deadlineMs: Math.max(deadlineMs, current.deadlineMs) };
       channel.send({ ...message, ...current, id });
     },
