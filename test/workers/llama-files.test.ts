@@ -257,7 +257,7 @@ t.test('without node-llama-cpp the engine is missing, and says how to get it', a
   const alone = await mkdtemp(join(tmpdir(), 'leasehold-alone-'));
   t.teardown(() => rm(alone, { recursive: true, force: true }));
   const dist = fileURLToPath(new URL('../..', import.meta.url));
-  await Promise.all(['protocol', 'src/models/formats', 'workers/llama', 'workers/runtime/shares.js'].map((part) => cp(join(dist, part), join(alone, part), { recursive: true })));
+  await Promise.all(['protocol', 'src/models/formats', 'src/models/threads', 'workers/llama', 'workers/runtime/shares.js'].map((part) => cp(join(dist, part), join(alone, part), { recursive: true })));
   writeFileSync(join(alone, 'package.json'), '{"type": "module"}');
   writeFileSync(join(alone, 'try.js'), `import { createLlamaEngine } from './workers/llama/engine.js';
     await createLlamaEngine().start({ cards: [], threads: 1, log() {}, reportFloor() {} }).catch(({ code, help }) => console.log(JSON.stringify({ code, help })));`);

@@ -4,8 +4,8 @@ import t from 'tap';
 import { LeaseholdError } from '../../protocol/index.js';
 import { askedBytes, couldHaveBytes, mostLayers } from '../../workers/runtime/offload.js';
 
-t.test('the chosen count is the largest that fits, and never fewer than the operator allows', async () => {
-  await fc.assert(fc.asyncProperty(fc.integer({ min: 1, max: 120 }), fc.nat(), fc.array(fc.nat({ max: 1_000 }), { minLength: 120, maxLength: 120 }), fc.nat({ max: 60_000 }), async (total, few, sizes, mostBytes) => {
+t.test('the chosen count is the largest that fits, and never fewer than the operator allows', async (t) => {
+  await t.resolves(fc.assert(fc.asyncProperty(fc.integer({ min: 1, max: 120 }), fc.nat(), fc.array(fc.nat({ max: 1_000 }), { minLength: 120, maxLength: 120 }), fc.nat({ max: 60_000 }), async (total, few, sizes, mostBytes) => {
     const fewest = few % total;
     // Layers are of any size; what the model takes besides them is the first.
     const bytesOf = (layers: number): number => sizes.slice(0, layers + 1).reduce((sum, bytes) => sum + bytes, 0);
@@ -17,7 +17,7 @@ t.test('the chosen count is the largest that fits, and never fewer than the oper
     const allowed = Array.from({ length: total - fewest }, (_, place) => fewest + place);
     const largest = allowed.filter((layers) => bytesOf(layers) <= mostBytes).at(-1) ?? fewest;
     return chosen === largest && asked.length <= Math.ceil(Math.log2(total + 1)) && asked.every((layers) => layers > fewest && layers < total);
-  }));
+  })));
 });
 
 t.test('only a refusal for good, with what could be had, is asked again', async (t) => {

@@ -5,12 +5,21 @@
 import fs from 'node:fs';
 import fsPromises from 'node:fs/promises';
 import { syncBuiltinESMExports } from 'node:module';
-import { getEnvironmentData, isMainThread, setEnvironmentData } from 'node:worker_threads';
+import { fileURLToPath } from 'node:url';
+import threads, { getEnvironmentData, isMainThread, setEnvironmentData, type WorkerOptions } from 'node:worker_threads';
 
 const roomBytes = Number(process.env['ROOM_BYTES'] ?? 0);
 /** Shared by all threads. */
 const used = isMainThread ? new BigInt64Array(new SharedArrayBuffer(8)) : getEnvironmentData('used') as BigInt64Array;
 if (isMainThread) setEnvironmentData('used', used);
+
+// Threads take nothing over that their process was told to load: here each loads this.
+const { Worker } = threads;
+threads.Worker = class extends Worker {
+  constructor(script: string | URL, options: WorkerOptions = {}) {
+    super(script, { ...options, execArgv: ['--import', fileURLToPath(import.meta.url)] });
+  }
+};
 
 function full(): NodeJS.ErrnoException {
   return Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC', errno: -28, syscall: 'write' });
