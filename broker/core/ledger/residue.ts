@@ -1,4 +1,4 @@
-/** A release that measurement contradicts for too long: the next rung, then the process, then quarantine. A release that nothing has measured is never blamed. */
+/** A release that measurement contradicts for too long: the next rung, then the process, then quarantine. A release that nothing has measured is never blamed, nor one whose bytes may be those of a load. */
 import { inMs } from '../clock.js';
 import { isLedgerOnly } from './available.js';
 import { dropReturning } from './confirm.js';
@@ -46,6 +46,11 @@ export function releaseOverdue(core: Core, lease: Lease): void {
     finishRelease(core, lease, `unseen: ${inWords(leftBytes)} did not return and are taken for foreign use`);
     return;
   }
+  if (mayBeLoads(card, lease, leftBytes)) {
+    core.timers.set('release', lease.id, inMs(core, core.options.limits.releaseConfirmMs));
+    wantSample(core, card, core.nowUs);
+    return;
+  }
   const { sessionOpen, returning } = mustProcess(core, lease.generation);
   if (!sessionOpen || returning) {
     // Nobody hears the next rung: told when it is back, unless its process is given up first.
@@ -56,6 +61,12 @@ export function releaseOverdue(core: Core, lease: Lease): void {
   publish(core, 'residue', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, bytes: leftBytes });
   explain(core, { verdict: 'escalated', text: `${lease.model}: ${release.rung} was acknowledged but ${inWords(leftBytes)} are still there`, generation: lease.generation, model: lease.model, device: lease.device });
   climb(core, card, lease, release, leftBytes);
+}
+
+/** What loaded in the same process when the card was read may be all that is still there: charged, and nobody's fault. */
+function mayBeLoads(card: Card, lease: Lease, leftBytes: number): boolean {
+  const coming = card.seats.get(lease.generation)?.coming;
+  return coming !== undefined && coming.chargedBytes >= leftBytes;
 }
 
 /** Parked, it says, and yet charged by measurement: the unload is asked for until it is done or its process ends. */

@@ -1,6 +1,6 @@
 /** Freeing: plans, commands, answers, confirmation by measurement, and the ladder when it does not come. */
 import t from 'tap';
-import { explainRecords } from '../../../broker/core/index.js';
+import { explainRecords, type Effect } from '../../../broker/core/index.js';
 import { all, card0, context, GiB, MiB, only, plusTenth, Stage } from './harness.js';
 import { withIdle } from './with-idle.js';
 
@@ -209,6 +209,28 @@ t.test('B47: a model that cannot be parked is unloaded: (a) the worker says so, 
   lied.stage.answer(ok, { kind: 'done', target: 'host', freedBytes: 14 * GiB, residentBytes: 0, hostBytes: 14 * GiB });
   test.equal(lied.stage.lease(lied.lease)?.chargedBytes, 14 * GiB);
   test.match(only(lied.stage.pass(31_000), 'move'), { lease: lied.lease, target: 'none' });
+  test.end();
+});
+
+t.test('what may be the bytes of a load in the same process is charged, and blamed on no release until the load is over', (test) => {
+  const stage = new Stage({ modelsPerWorker: 8 });
+  stage.card();
+  const worker = stage.worker();
+  stage.resident(worker, 'a', 4 * GiB);
+  stage.pass(5_000);
+  const loading = stage.granted(worker, 'b', 6 * GiB);
+  stage.begin(worker, loading);
+  const move = only(stage.send({ type: 'evict_requested', generation: stage.session(), request: 900, model: 'a', target: 'none', deadlineMs: 300_000 }), 'move');
+  stage.take(worker, -3 * GiB);
+  stage.answer(move, { kind: 'done', target: 'none', freedBytes: 4 * GiB, residentBytes: 0, hostBytes: 0 });
+  const residues = (effects: readonly Effect[]): number => all(effects, 'publish').filter(({ name }) => name === 'residue').length;
+  test.equal(residues(stage.pass(95_000)), 0, 'it may be what the load has taken by now');
+  test.equal(stage.counter('escalations'), 0);
+  test.equal(stage.lease(move.lease)?.chargedBytes, 1 * GiB, 'and nobody else is granted it');
+  stage.take(worker, 6 * GiB);
+  stage.report(worker, loading, 'resident', 6 * GiB, { loadMs: 1 });
+  stage.sample();
+  test.equal(residues(stage.pass(31_000)), 1, 'no load is left to explain it');
   test.end();
 });
 

@@ -142,4 +142,8 @@ export const ledgerMutants: readonly Mutant[] = [
     name: 'spill-fits', about: 'a load that its driver let spill over has fitted', file: 'cards/spill.js', pinnedBy: 'loading',
     from: 'unloadFor(core, card, seat, process);', to: 'return;',
   },
+  {
+    name: 'load-blamed-on-release', about: 'bytes that may be those of a load are blamed on a release of its process', file: 'ledger/residue.js',
+    from: 'if (mayBeLoads(card, lease, leftBytes)) {', to: 'if (false) {', pinnedBy: 'eviction',
+  },
 ];
