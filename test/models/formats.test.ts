@@ -3,7 +3,6 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
-import { LeaseholdError } from '../../protocol/index.js';
 import { readConfigJson } from '../../src/models/formats/config-json.js';
 import { fileNameFault } from '../../src/models/formats/file-name.js';
 import { readGgufHeader } from '../../src/models/formats/gguf-header.js';
@@ -13,20 +12,11 @@ import { readSafetensorsIndex } from '../../src/models/formats/safetensors-index
 import { bytesSource, fileSource, withFile, type ByteSource } from '../../src/models/formats/source.js';
 import { mergeGroups } from '../../src/models/formats/tensor-groups.js';
 import { safetensorsBytes, type TensorEntry } from '../fixtures/safetensors.js';
+import { reasonOf } from './reason-of.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'leasehold-formats-'));
 t.teardown(() => rmSync(folder, { recursive: true, force: true }));
 
-/** The reason that `work` is refused with; null when it is not. Anything but `model_invalid` fails the test. */
-async function reasonOf(work: () => unknown): Promise<string | null> {
-  try {
-    await work();
-    return null;
-  } catch (error) {
-    if (error instanceof LeaseholdError && error.code === 'model_invalid') return error.details['reason'] ?? null;
-    throw error;
-  }
-}
 const safetensors = (entries: Readonly<Record<string, TensorEntry>> | string, dataBytes?: number): ByteSource => bytesSource('m.safetensors', safetensorsBytes(entries, dataBytes));
 const f32 = (begin: number, end: number, shape = [(end - begin) / 4]): TensorEntry => ({ dtype: 'F32', shape, data_offsets: [begin, end] });
 const json = (value: unknown): Buffer => Buffer.from(typeof value === 'string' ? value : JSON.stringify(value));

@@ -2,7 +2,6 @@
 import fc from 'fast-check';
 import { readFileSync } from 'node:fs';
 import t from 'tap';
-import { LeaseholdError } from '../../protocol/index.js';
 import { findCodeNames } from '../../src/models/formats/code-names.js';
 import { readConfigJson } from '../../src/models/formats/config-json.js';
 import { readGgufHeader } from '../../src/models/formats/gguf-header.js';
@@ -13,6 +12,7 @@ import { createReading, type Reading } from '../../src/models/reading/reading.js
 import { encodeHeader } from '../../workers/llama/gguf-writer.js';
 import { randomModel } from '../fixtures/gguf-models.js';
 import { safetensorsBytes } from '../fixtures/safetensors.js';
+import { reasonOf } from './reason-of.js';
 
 type Format = keyof Omit<Reading, 'close'>;
 
@@ -23,17 +23,6 @@ const readers: Readonly<Record<Format, (bytes: Uint8Array) => unknown>> = {
   configJson: (bytes) => readConfigJson(bytes, 'f'),
   codeNames: (bytes) => findCodeNames(bytes, 'f'),
 };
-
-/** The reason that `work` is refused with; null when it is not. Anything but `model_invalid` fails the test. */
-async function reasonOf(work: () => unknown): Promise<string | null> {
-  try {
-    await work();
-    return null;
-  } catch (error) {
-    if (error instanceof LeaseholdError && error.code === 'model_invalid') return error.details['reason'] ?? null;
-    throw error;
-  }
-}
 
 /** What this thread has worked, whatever else the machine does; a clock on the wall would measure that. */
 function workedMs(): number {

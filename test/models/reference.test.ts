@@ -14,7 +14,7 @@ import { readCurated, readProfile, readProfileManifest } from '../../src/models/
 import type { Profile } from '../../src/models/profile/profile.js';
 
 const policy = currentPolicy();
-const surroundings = { cwd: '/work', curatedIds: new Set(['smolvlm2-2.2b-instruct']) };
+const surroundings = { cwd: '/srv', curatedIds: new Set(['smolvlm2-2.2b-instruct']) };
 const parse = (text: string): ModelReference => parseReference(text, surroundings);
 
 function made(facts: Partial<ProfileFacts> = {}, backend: Backend | null = null): Profile {
@@ -54,7 +54,7 @@ t.test('R127: a reference', async (t) => {
   });
 
   t.test('is a path where it begins like one, and a profile where it is the id of one', async (t) => {
-    t.strictSame(parse('./owner/model'), { kind: 'folder', path: '/work/owner/model' });
+    t.strictSame(parse('./owner/model'), { kind: 'folder', path: '/srv/owner/model' });
     t.strictSame(parse('/models/a.GGUF'), { kind: 'gguf', path: '/models/a.GGUF' });
     t.strictSame(parse('../a.gguf'), { kind: 'gguf', path: '/a.gguf' });
     t.strictSame(parse('~/m'), { kind: 'folder', path: join(homedir(), 'm') });
