@@ -22,9 +22,19 @@ export function stalledLoad(core: Core, card: Card): Lease | null {
   let stalled: Lease | null = null;
   for (const id of card.loading) {
     const lease = mustLease(core, id);
-    if (msSince(core, lease.progressUs) >= core.options.limits.loadStallMs && lease.progressUs < (stalled?.progressUs ?? Infinity)) stalled = lease;
+    if (isStalled(core, lease) && lease.progressUs < (stalled?.progressUs ?? Infinity)) stalled = lease;
   }
   return stalled;
+}
+
+/** A process has loads on the card, and none of them has shown progress of late. */
+export function areStalled(core: Core, card: Card, generation: string): boolean {
+  const loads = [...card.loading].map((id) => mustLease(core, id)).filter((lease) => lease.generation === generation);
+  return loads.length > 0 && loads.every((lease) => isStalled(core, lease));
+}
+
+function isStalled(core: Core, lease: Lease): boolean {
+  return msSince(core, lease.progressUs) >= core.options.limits.loadStallMs;
 }
 
 export function stallText(core: Core, lease: Lease): string {

@@ -5,6 +5,7 @@ import { dropReturning } from './confirm.js';
 import { canPark } from '../eviction/plan.js';
 import { endProcess, quarantine, startEviction } from '../eviction/ladder.js';
 import { setCharged } from './ledger.js';
+import { areStalled } from './load-progress.js';
 import { setResidue } from '../cards/overshoot.js';
 import { closeLease, setState } from './lease-store.js';
 import { mustCard, mustProcess } from '../must.js';
@@ -46,7 +47,7 @@ export function releaseOverdue(core: Core, lease: Lease): void {
     finishRelease(core, lease, `unseen: ${inWords(leftBytes)} did not return and are taken for foreign use`);
     return;
   }
-  if (mayBeLoads(card, lease, leftBytes)) {
+  if (mayBeLoads(core, card, lease, leftBytes)) {
     core.timers.set('release', lease.id, inMs(core, core.options.limits.releaseConfirmMs));
     wantSample(core, card, core.nowUs);
     return;
@@ -63,10 +64,10 @@ export function releaseOverdue(core: Core, lease: Lease): void {
   climb(core, card, lease, release, leftBytes);
 }
 
-/** What loaded in the same process when the card was read may be all that is still there: charged, and nobody's fault. */
-function mayBeLoads(card: Card, lease: Lease, leftBytes: number): boolean {
-  const coming = card.seats.get(lease.generation)?.coming;
-  return coming !== undefined && coming.chargedBytes >= leftBytes;
+/** What loaded in the same process when the card was read may be all that is still there: charged, and nobody's fault, as long as a load there gets on. */
+function mayBeLoads(core: Core, card: Card, { generation }: Lease, leftBytes: number): boolean {
+  const coming = card.seats.get(generation)?.coming;
+  return coming !== undefined && coming.chargedBytes >= leftBytes && !areStalled(core, card, generation);
 }
 
 /** Parked, it says, and yet charged by measurement: the unload is asked for until it is done or its process ends. */

@@ -144,6 +144,6 @@ export const ledgerMutants: readonly Mutant[] = [
   },
   {
     name: 'load-blamed-on-release', about: 'bytes that may be those of a load are blamed on a release of its process', file: 'ledger/residue.js',
-    from: 'if (mayBeLoads(card, lease, leftBytes)) {', to: 'if (false) {', pinnedBy: 'eviction',
+    from: 'if (mayBeLoads(core, card, lease, leftBytes)) {', to: 'if (false) {', pinnedBy: 'eviction',
   },
 ];

@@ -7,11 +7,11 @@ export const yieldMutants: readonly Mutant[] = [
     from: 'const isNews = isShort && strangersBytes > calmBytes + core.options.limits.measureToleranceBytes;', to: 'const isNews = isShort && strangersBytes > 0;',
   },
   {
-    name: 'yields-without-need', about: 'growth alone puts models away, however much is free', file: 'cards/yield.js',
+    name: 'yields-without-need', about: 'growth alone puts models away, however much is free', file: 'cards/yield.js', pinnedBy: 'yield',
     from: 'const shortBytes = lackingBytes - leavingBytes(core, card).firmBytes;', to: 'const shortBytes = Math.max(lackingBytes, yielding.freeBytes);',
   },
   {
-    name: 'yields-all-that-is-idle', about: 'everything idle goes where one model would do', file: 'cards/yield.js',
+    name: 'yields-all-that-is-idle', about: 'everything idle goes where one model would do', file: 'cards/yield.js', pinnedBy: 'yield',
     from: 'planVictims(core, card, seeker, shortBytes, false) ?? planEverything(core, card, seeker)', to: 'planEverything(core, card, seeker)',
   },
   {
