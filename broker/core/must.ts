@@ -4,13 +4,16 @@ import type { Card, Core, Lease, Process } from './state.js';
 
 /** Throws `invariant_broken` unless `holds`. */
 export function must(holds: boolean, invariant: string): asserts holds {
-  if (!holds) throw new LeaseholdError('invariant_broken', { invariant });
+  if (!holds) broken(invariant);
+}
+
+/** Throws `invariant_broken`. The sentence is made only then: what is looked up a thousand times a step costs no strings. */
+function broken(invariant: string): never {
+  throw new LeaseholdError('invariant_broken', { invariant });
 }
 
 export function mustLease(core: Core, id: string): Lease {
-  const lease = core.leases.get(id);
-  must(lease !== undefined, `lease ${id} is indexed and exists`);
-  return lease;
+  return core.leases.get(id) ?? broken(`lease ${id} is indexed and exists`);
 }
 
 /** The card of that name, or the machine's memory. */
@@ -24,13 +27,9 @@ export function ledgersOf(core: Core): readonly Card[] {
 }
 
 export function mustCard(core: Core, device: string): Card {
-  const card = cardOf(core, device);
-  must(card !== undefined, `card ${device} is named by the ledger and exists`);
-  return card;
+  return cardOf(core, device) ?? broken(`card ${device} is named by the ledger and exists`);
 }
 
 export function mustProcess(core: Core, generation: string): Process {
-  const process = core.processes.get(generation);
-  must(process !== undefined, `process ${generation} is named by the ledger and exists`);
-  return process;
+  return core.processes.get(generation) ?? broken(`process ${generation} is named by the ledger and exists`);
 }

@@ -75,8 +75,9 @@ function candidatesOf(core: Core, card: Card, seeker: Seeker, busyToo: boolean, 
     });
   }
   for (const seat of card.seats.values()) {
+    if (seat.chargedBytes === 0 || seat.leases.size > 0) continue;
     const process = core.processes.get(seat.generation);
-    if (process === undefined || seat.chargedBytes === 0 || !isIdleWorker(process) || leaving.generations.has(seat.generation)) continue;
+    if (process === undefined || !isIdleWorker(process) || leaving.generations.has(seat.generation)) continue;
     if (seeker.untilUs !== undefined && process.startedUs >= seeker.untilUs) continue;
     if (process.devices.some((device) => device !== card.device && (core.cards.get(device)?.loadToken ?? null) !== null)) continue;
     found.push({ lease: null, generation: seat.generation, busy: false, freesBytes: seat.chargedBytes, costMs: spawnCostMs(core, process.engine), lastUsedUs: 0 });
@@ -187,9 +188,10 @@ export function isBusy(core: Core, lease: Lease): boolean {
 /** Why it was loaded too short a while ago to be evicted by an equal or lower class: by the minimum of its own, or because the card thrashes. */
 export function youth(core: Core, lease: Lease, seeker: Seeker): 'minimum_residency' | 'damped' | null {
   const { classPolicies } = core.options;
-  if (classPolicies[seeker.class].rank > classPolicies[lease.class].rank) return null;
+  const own = classPolicies[lease.class];
+  if (classPolicies[seeker.class].rank > own.rank) return null;
   const residentMs = (core.attendedUs - lease.loadedUs) / 1_000;
-  if (residentMs < classPolicies[lease.class].minimumResidencyMs) return 'minimum_residency';
+  if (residentMs < own.minimumResidencyMs) return 'minimum_residency';
   return !seeker.overdue && residentMs < dampedResidencyMs(core, mustCard(core, lease.device), lease) ? 'damped' : null;
 }
 

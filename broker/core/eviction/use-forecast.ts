@@ -19,6 +19,8 @@ export interface Pace {
 
 const lengths = 20;
 const shortestUs = 65_536;
+/** Where each length begins, and where the last one ends. */
+const startsUs = Array.from({ length: lengths + 1 }, (_, length) => shortestUs * 2 ** length);
 /** With each new gap of a model its older ones count so much less: about ten are remembered. */
 const ownFading = 0.9;
 const allFading = 0.995;
@@ -54,9 +56,11 @@ export function soonUs(pace: Pace): number {
 
 /** The probability that a model that has rested for `idleUs` is used within `withinUs`; above 0, below 1. */
 export function likelihoodOfUse(pace: Pace, own: Gaps, idleUs: number, withinUs: number): number {
+  const now = lengthOf(idleUs);
+  const then = lengthOf(idleUs + withinUs);
   const weight = othersWeigh / (pace.gaps[0] ?? 1);
-  const lasting = lastingLonger(own, idleUs) + weight * lastingLonger(pace.gaps, idleUs);
-  const stillLasting = lastingLonger(own, idleUs + withinUs) + weight * lastingLonger(pace.gaps, idleUs + withinUs);
+  const lasting = lastingLonger(own, idleUs, now) + weight * lastingLonger(pace.gaps, idleUs, now);
+  const stillLasting = lastingLonger(own, idleUs + withinUs, then) + weight * lastingLonger(pace.gaps, idleUs + withinUs, then);
   return (lasting - stillLasting + 1e-3) / (lasting + unseen);
 }
 
@@ -65,11 +69,10 @@ function add(gaps: Gaps, gapUs: number, fading: number): void {
   for (let length = 0; length < lengths; length++) gaps[length] = (gaps[length] ?? 0) * fading + (length <= longest ? 1 : 0);
 }
 
-/** How many gaps lasted longer than that, those between two lengths spread evenly. */
-function lastingLonger(gaps: Gaps, idleUs: number): number {
-  const length = lengthOf(idleUs);
-  const fromUs = length === 0 ? 0 : shortestUs * 2 ** length;
-  const toUs = shortestUs * 2 ** (length + 1);
+/** How many gaps lasted longer than that, which is of `length`; those between two lengths spread evenly. */
+function lastingLonger(gaps: Gaps, idleUs: number, length: number): number {
+  const fromUs = length === 0 ? 0 : startsUs[length] ?? 0;
+  const toUs = startsUs[length + 1] ?? Infinity;
   const atLeast = gaps[length] ?? 0;
   const longer = gaps[length + 1] ?? 0;
   return idleUs >= toUs ? longer : atLeast - (atLeast - longer) * (idleUs - fromUs) / (toUs - fromUs);

@@ -111,8 +111,9 @@ export function assignmentKey(generation: string, model: string): string {
 
 /** Expected cost of bringing a lease back: reload (or resume) time times the likelihood of use soon. */
 export function returnCostMs(core: Core, lease: Lease, parks: boolean): number {
+  const model = core.models.get(lease.model);
   const calls = lease.inFlight + lease.queued;
-  return reloadMs(core, lease, parks) * (calls > 0 ? 1 + calls : likelihoodOf(core, lease));
+  return reloadMs(core, model, lease, parks) * (calls > 0 ? 1 + calls : likelihoodOf(core, model, lease));
 }
 
 /**
@@ -120,23 +121,24 @@ export function returnCostMs(core: Core, lease: Lease, parks: boolean): number {
  * wanted. Both are likely of none: what is used all the time stays, and what nobody uses is not wanted.
  */
 export function copyLossMs(core: Core, lease: Lease): number {
-  const likelihood = lease.inFlight + lease.queued > 0 ? 1 : likelihoodOf(core, lease);
-  return Math.max(0, reloadMs(core, lease, false) - reloadMs(core, lease, true)) * likelihood * (1 - likelihood);
+  const model = core.models.get(lease.model);
+  const likelihood = lease.inFlight + lease.queued > 0 ? 1 : likelihoodOf(core, model, lease);
+  return Math.max(0, reloadMs(core, model, lease, false) - reloadMs(core, model, lease, true)) * likelihood * (1 - likelihood);
 }
 
-function reloadMs(core: Core, lease: Lease, parks: boolean): number {
-  const model = core.models.get(lease.model);
+function reloadMs(core: Core, model: Model | undefined, lease: Lease, parks: boolean): number {
   const loadMs = model?.loadMs ?? loadedBytes(core, lease) / assumedBytesPerMs;
   return parks ? (model?.resumeMs ?? loadMs / assumedResumeSpeedup) : loadMs;
 }
 
 /** That it is used soon, by how it was used before. */
-function likelihoodOf(core: Core, lease: Lease): number {
-  const model = core.models.get(lease.model);
+function likelihoodOf(core: Core, model: Model | undefined, lease: Lease): number {
   return model === undefined ? 1 : likelihoodOfUse(core.pace, model.gaps, Math.max(0, core.attendedUs - lease.lastUsedUs), soonUs(core.pace));
 }
 
 /** A model over several cards comes and goes as a whole. Of a parked one nothing is charged there any more: its copy tells its size. */
 function loadedBytes(core: Core, lease: Lease): number {
-  return companions(core, lease).reduce((sum, { charge, hostBytes }) => sum + Math.max(charge.chargedBytes, hostBytes), 0);
+  let bytes = 0;
+  for (const { charge, hostBytes } of companions(core, lease)) bytes += Math.max(charge.chargedBytes, hostBytes);
+  return bytes;
 }
