@@ -5,6 +5,7 @@ import { createContext, type CommandContext, type CommonOptions, type Dependenci
 import { suggest } from '../config/suggest.js';
 import { exitCodeOf, exitCodes } from './exit-codes.js';
 import { reportError } from './report.js';
+import { fitted } from './terminal/output.js';
 import { version } from '../version.js';
 
 type Act<Options> = (context: CommandContext, args: readonly unknown[], options: Options) => Promise<number>;
@@ -74,7 +75,11 @@ function buildProgram(dependencies: Dependencies, done: (code: number) => void):
     .addHelpText('after', footer)
     .showSuggestionAfterError()
     .exitOverride()
-    .configureOutput({ writeOut: (text) => { io.stdout.write(text); }, writeErr: (text) => { if (text.includes('Usage:')) io.stderr.write(text); }, getOutHelpWidth: () => io.stdout.columns, getErrHelpWidth: () => io.stderr.columns });
+    .configureHelp({ minWidthToWrap: 20 })
+    .configureOutput({
+      writeOut: (text) => { io.stdout.write(fitted(io.stdout, text, 6)); }, writeErr: (text) => { if (text.includes('Usage:')) io.stderr.write(fitted(io.stderr, text, 6)); },
+      getOutHelpWidth: () => io.stdout.columns, getErrHelpWidth: () => io.stderr.columns,
+    });
 
   const add: Add = <Options>(usage: string, description: string, load: () => Promise<Act<Options>>): Command => {
     const command = program.command(usage).description(description);

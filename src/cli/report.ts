@@ -2,6 +2,7 @@
 import type { LeaseholdError } from '../../protocol/index.js';
 import type { Io } from './io.js';
 import type { Palette } from './terminal/colour.js';
+import { fitted } from './terminal/output.js';
 import { withoutControls } from './terminal/width.js';
 
 /** One line of JSON on stdout. */
@@ -9,9 +10,9 @@ export function writeJson(io: Io, value: Readonly<Record<string, unknown>>): voi
   io.stdout.write(`${JSON.stringify(value)}\n`);
 }
 
-/** One line of text on stdout. */
-export function writeLine(io: Io, line = ''): void {
-  io.stdout.write(`${line}\n`);
+/** One line of text on stdout. What has no room in it on a terminal goes on below, indented by two more than the line itself, or by `hanging`. */
+export function writeLine(io: Io, line = '', hanging = line.length - line.trimStart().length + 2): void {
+  io.stdout.write(`${fitted(io.stdout, line, hanging)}\n`);
 }
 
 /** With --json an object on stdout; else what is wrong and what to do, a line each, on stderr. */
@@ -21,11 +22,14 @@ export function reportError(io: Io, palette: Palette, error: LeaseholdError, jso
     return;
   }
   const more = (error.details['more'] ?? '').split('\n').filter((line) => line !== '');
-  const lines = [`${palette.red('error:')} ${quoted(error.message)}`, ...more.map((line) => `       ${quoted(line)}`), `  ${palette.dim('help:')} ${quoted(error.help)}`];
-  io.stderr.write(`${lines.join('\n')}\n`);
+  const lines = [`${palette.red('error:')} ${quoted(error.message)}`, ...more.map((line) => `${' '.repeat(errorIndent)}${quoted(line)}`)].map((line) => fitted(io.stderr, line, errorIndent));
+  io.stderr.write(`${[...lines, fitted(io.stderr, `  ${palette.dim('help:')} ${quoted(error.help)}`, errorIndent + 1)].join('\n')}\n`);
 }
+
+/** As wide as `error: `. */
+const errorIndent = 7;
 
 /** What may quote a stranger: nothing of it changes the terminal, and a further line of it does not begin where ours do. */
 function quoted(text: string): string {
-  return withoutControls(text).replaceAll(/[\n\u2028\u2029]/g, '\n       ');
+  return withoutControls(text).replaceAll(/[\n\u2028\u2029]/g, `\n${' '.repeat(errorIndent)}`);
 }

@@ -11,7 +11,8 @@ import { createTerminalLog } from '../../src/cli/terminal/log-lines.js';
 import { createStatusLine } from '../../src/cli/terminal/progress.js';
 import { formatBytes, formatCount, formatMs, formatOrdinal } from '../../src/cli/terminal/size-format.js';
 import { LeaseholdError } from '../../protocol/index.js';
-import { reportError } from '../../src/cli/report.js';
+import { reportError, writeLine } from '../../src/cli/report.js';
+import { writeAbove } from '../../src/cli/terminal/standing.js';
 import { renderTable, tableColumns } from '../../src/cli/terminal/table.js';
 import { displayWidth, pad, truncate, withoutControls, wrap } from '../../src/cli/terminal/width.js';
 import { overshootBytes, renderCard } from '../../src/cli/views/card-view.js';
@@ -51,11 +52,31 @@ t.test('text is measured by the columns it fills', async (t) => {
   t.strictSame(wrap('the quick brown fox\njumps', 10), ['the quick', 'brown fox', 'jumps']);
   t.strictSame(wrap('abcdefghij klm', 4), ['abcd', 'efgh', 'ij', 'klm'], 'a word longer than the line');
   t.strictSame(wrap('22\u00A0MiB and', 6), ['22\u00A0MiB', 'and'], 'never at a no-break space');
+  t.strictSame(wrap('  owns SIM-1, a simulated card', 20, 4), ['  owns SIM-1, a', '    simulated card'], 'what follows is indented');
+  t.strictSame(wrap('tell this to them all, please', 18, 7), ['tell this to them', '  all, please'], 'by less where too little room would be left');
+  t.strictSame(wrap('\u001B[33mabcdefgh\u001B[39m ij', 6), ['\u001B[33mabcdef', 'gh\u001B[39m ij'], 'colours take no room and are not cut');
   t.equal(withoutControls('a\u001B[2Jb\u0007c\td\ne\u009Bf\r'), 'a[2Jbc\td\nef');
   fc.assert(fc.property(fc.string({ unit: 'grapheme' }), fc.integer({ min: 2, max: 40 }), (text, columns) => {
     const line = withoutControls(text);
     return wrap(line, columns).every((part) => displayWidth(part) <= columns) && displayWidth(truncate(line.replaceAll('\n', ''), columns)) <= columns;
   }));
+});
+
+t.test('whatever is written keeps to the width of a terminal, and is whole elsewhere', async (t) => {
+  const error = new LeaseholdError('broker_lost', { reason: 'it ended' }, { help: 'Start one with `leasehold up`, or name the state folder of one that runs with --state.' });
+  const told = (terminal: boolean, columns: number) => {
+    const io = fakeIo({ terminal, columns });
+    reportError(io, plain, error, false);
+    writeLine(io, '  owns SIM-1  simulated card, 26.0 MiB, 0 kept free');
+    writeAbove(io.stderr, '14:03:59  tiny-facts loaded on SIM-1', 10);
+    return (io.stderr.text + io.stdout.text).split('\n').filter((line) => line !== '');
+  };
+  t.strictSame(told(true, 40), [
+    'error: The broker is gone: it ended.', '  help: Start one with `leasehold up`,', '        or name the state folder of one', '        that runs with --state.',
+    '14:03:59  tiny-facts loaded on SIM-1', '  owns SIM-1  simulated card, 26.0 MiB,', '    0 kept free',
+  ]);
+  for (const columns of [20, 40, 80, 100]) t.ok(told(true, columns).every((line) => displayWidth(line) <= columns), `${String(columns)} columns`);
+  t.ok(told(false, 40).includes('  help: Start one with `leasehold up`, or name the state folder of one that runs with --state.'), 'nothing is broken for a file or a program');
 });
 
 t.test('what strangers name neither colours a line of ours nor begins one', async (t) => {
@@ -116,7 +137,13 @@ t.test('tables fit, and give way only where they may', async (t) => {
   const columns = [{ title: 'MODEL', shrinkTo: 6 }, { title: 'BYTES', align: 'right' }] as const;
   t.strictSame(renderTable(columns, [['tiny-tales', '10.9 MiB'], ['x', '0']], 80, plain), ['MODEL          BYTES', 'tiny-tales  10.9 MiB', 'x                  0']);
   t.strictSame(renderTable(columns, [['tiny-tales', '10.9 MiB']], 17, plain), ['MODEL       BYTES', 'tiny-t…  10.9 MiB'], 'cut to the width');
-  t.equal(renderTable(columns, [['tiny-tales', '10.9 MiB']], 5, plain)[1], 'tiny-…  10.9 MiB', 'never below its least');
+  t.strictSame(renderTable([...columns, { title: 'AS' }], [['tiny-tales', '10.9 MiB', '-'], ['x', '-', '-']], 19, plain), ['MODEL    tiny-tales', '  BYTES  10.9 MiB', 'MODEL    x'], 'a list where not even the least fits, without what says nothing');
+  t.strictSame(renderTable([...columns, { title: 'ALIASES' }], [['tiny-tales', '1', '']], 17, plain), ['MODEL       BYTES', 'tiny-tales      1'], 'an empty column is the first to go');
+  const told = [{ title: 'PART' }, { title: 'HOW', shrinkTo: 8, keeps: 'all' }] as const;
+  t.strictSame(renderTable(told, [['weights', 'by the engine itself'], ['kv', 'f16']], 22, plain, (row) => (row === 0 ? ['  below'] : [])),
+    ['PART     HOW', 'weights  by the engine', '         itself', '  below', 'kv       f16'], 'a sentence is broken, not cut');
+  const long = [{ title: 'MODEL' }, { title: 'SOURCE', shrinkTo: 30, keeps: 'end' }] as const;
+  t.strictSame(renderTable(long, [['tiny-facts', '/models/tiny-facts/tiny-facts-f16.gguf']], 30, plain), ['MODEL     tiny-facts', '  SOURCE  …tiny-facts-f16.gguf'], 'of a path its end, in a list too');
   t.strictSame(renderTable(columns, [], 80, plain), []);
   const path = [{ title: 'SOURCE', shrinkTo: 6, keeps: 'end' }, { title: 'N' }] as const;
   t.equal(renderTable(path, [['/models/wide/漢字.gguf', '1']], 15, plain)[1], '…e/漢字.gguf  1', 'of a path its end is kept');

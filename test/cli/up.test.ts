@@ -2,6 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
+import { displayWidth } from '../../src/cli/terminal/width.js';
 import { LeaseholdError } from '../../protocol/index.js';
 import { finish, start, work } from './command-world.js';
 import { jsonLines } from './fake-io.js';
@@ -43,9 +44,12 @@ t.test('up', async (t) => {
     await io.wrote('Ready.');
     io.stop('SIGINT');
     t.equal(await ended, 0);
-    const entry = /\r\u001B\[K(\d\d:\d\d:\d\d warn {2}no card found .*)\n(loading tiny-tales[^\r]*)\r/.exec(io.stderr.text);
-    t.match(entry?.[1], /notes="nvml: no such library; .*…" key=\[redacted\] secret=\[redacted\] generation=w7$/);
-    t.ok((entry?.[1]?.length ?? 999) < 220, 'one line that can be read');
+    const entry = /\r\u001B\[K(\d\d:\d\d:\d\d warn {2}no card found [^\r]*)\n(loading tiny-tales[^\r]*)\r/.exec(io.stderr.text);
+    const lines = entry?.[1]?.split('\n') ?? [];
+    t.ok(lines.length > 1 && lines.every((line) => displayWidth(line) <= io.stderr.columns), 'within the terminal');
+    const told = lines.join(' ').replaceAll(/ {2,}(?!no card)/g, ' ');
+    t.match(told, /notes="nvml: no such library; .*…" key=\[redacted\] secret=\[redacted\] generation=w7$/);
+    t.ok(told.length < 220, 'short enough to be read');
     t.notMatch(io.stderr.text, /abc|def|too much/);
   });
 

@@ -1,6 +1,7 @@
 /** Where the question comes from: the arguments, else standard input. */
 import { LeaseholdError } from '../../../protocol/index.js';
 import type { CommandContext } from '../context.js';
+import { writeAbove } from '../terminal/standing.js';
 
 /** Largest question taken from standard input: what one message of the wire may hold. */
 const promptBytesMax = 4 * 1024 * 1024;
@@ -10,7 +11,7 @@ export async function readPrompt(context: CommandContext, words: readonly string
   const fromWords = words.join(' ').trim();
   if (fromWords !== '') return fromWords;
   const { stdin, stderr } = context.io;
-  if (stdin.isTTY === true && !context.json) stderr.write(context.errorPalette.dim('Write the question; end it with Ctrl-D on a line of its own.\n'));
+  if (stdin.isTTY === true && !context.json) writeAbove(stderr, context.errorPalette.dim('Write the question; end it with Ctrl-D on a line of its own.'));
   const text = await readAll(stdin, signal);
   if (text.trim() === '') throw new LeaseholdError('input_invalid', { field: 'prompt', reason: 'it is empty; give it as arguments or on standard input' }, { help: 'leasehold run MODEL \'What is 2 + 2?\'' });
   return text.replace(/\r?\n$/, '');

@@ -35,7 +35,7 @@ export async function pull(context: CommandContext, args: readonly unknown[], op
           const told = engineNote(inspection);
           if (told === null) return;
           if (json) writeJson(io, { event: 'note', code: 'engine_unknown', engine: inspection.profile.backend, text: told });
-          else writeAbove(io.stderr, `${context.errorPalette.yellow(plainLine(told))}\n`);
+          else writeAbove(io.stderr, context.errorPalette.yellow(plainLine(told)));
         },
         onProgress(progress) {
           if (json) writeJson(io, { event: 'progress', ...progress });
@@ -45,7 +45,7 @@ export async function pull(context: CommandContext, args: readonly unknown[], op
       status.clear();
       if (json) writeJson(io, { event: 'end', ...resultOf(pulled) });
       else for (const line of summary(pulled)) writeLine(io, plainLine(line));
-      for (const refused of pulled.refused) io.stderr.write(`${context.errorPalette.yellow(plainLine(refused))}\n`);
+      for (const refused of pulled.refused) writeAbove(io.stderr, context.errorPalette.yellow(plainLine(refused)));
       return exitCodes.done;
     } finally {
       status.clear();

@@ -121,7 +121,7 @@ function tellChange(context: CommandContext, { lostPid, ownsBroker, devices }: B
 }
 
 function tellAside({ io, errorPalette }: CommandContext, text: string): void {
-  writeAbove(io.stderr, `${errorPalette.yellow(text)}\n`);
+  writeAbove(io.stderr, errorPalette.yellow(text));
 }
 
 /** Options that only who owns the cards can follow. */
@@ -160,5 +160,5 @@ async function answer(
   const result = await generation.result();
   if (json) writeJson(io, { event: 'end', ...result });
   // A broker of our own ends with us, and its records with it: nobody could be asked about them.
-  else if (options.verbose === true) io.stderr.write(`${context.errorPalette.dim(summary(orchestrator.ownsBroker ? { ...result, explain: null } : result))}\n`);
+  else if (options.verbose === true) writeAbove(io.stderr, context.errorPalette.dim(summary(orchestrator.ownsBroker ? { ...result, explain: null } : result)));
 }

@@ -12,6 +12,8 @@ import { stoppable, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
 import { createStatusLine, noStatusLine } from '../terminal/progress.js';
+import { writeAbove } from '../terminal/standing.js';
+import { pad } from '../terminal/width.js';
 import { requireWritable, writeOutput } from './writable.js';
 
 interface StressOptions {
@@ -23,6 +25,8 @@ interface StressOptions {
 }
 
 const speedMax = 1_000;
+/** Room for the longest name of a scenario that ships. */
+const nameColumns = 18;
 
 export async function stress(context: CommandContext, args: readonly unknown[], options: StressOptions): Promise<number> {
   const [given] = args as [string | undefined];
@@ -38,7 +42,7 @@ export async function stress(context: CommandContext, args: readonly unknown[], 
   const letGo = svgPath === null ? () => undefined : await requireWritable(svgPath, '--svg');
   return stoppable(context, async (signal) => {
     const { recorder, refusals, tookMs } = await play(context, scenario, on, speed, signal).catch((error: unknown) => {
-      if (signal.aborted && !context.json) context.io.stderr.write(`Stopped: ${scenario.name} was not played to its end, and nothing is said of it.\n`);
+      if (signal.aborted && !context.json) writeAbove(context.io.stderr, `Stopped: ${scenario.name} was not played to its end, and nothing is said of it.`);
       throw error;
     });
     const figures = recorder.figures(refusals, tookMs);
@@ -72,7 +76,7 @@ async function list({ io, json }: CommandContext): Promise<number> {
   for (const name of shippedScenarios()) {
     const { about } = await readScenario(name);
     if (json) writeJson(io, { scenario: name, about });
-    else writeLine(io, `${name.padEnd(18)} ${about}`);
+    else writeLine(io, `${pad(name, nameColumns)} ${about}`, nameColumns + 1);
   }
   return exitCodes.done;
 }

@@ -11,7 +11,7 @@ import { formatBytes, formatMs } from '../terminal/size-format.js';
 import { version } from '../../version.js';
 import { writeAbove } from '../terminal/standing.js';
 import { createNames } from '../views/names.js';
-import { storyLine } from '../views/story.js';
+import { storyLine, storyTextBegins } from '../views/story.js';
 import { describeStage } from './stage-text.js';
 
 export async function up(context: CommandContext): Promise<number> {
@@ -111,7 +111,7 @@ async function follow({ io, json, palette }: CommandContext, orchestrator: Orche
     }
     // What is loaded at the start is told by who loads it.
     const line = tells && (progress.ready || name !== 'loaded') ? storyLine(event, names, palette, new Date()) : null;
-    if (line !== null) writeAbove(io.stdout, `${line}\n`);
+    if (line !== null) writeAbove(io.stdout, line, storyTextBegins);
   }
 }
 

@@ -7,6 +7,9 @@ import { displayWidth, pad, truncate, withoutControls } from './width.js';
 
 type Level = keyof Log;
 
+/** Columns of the time and the level before the words. */
+const textBegins = 15;
+
 const levels: readonly Level[] = ['debug', 'info', 'warn', 'error'];
 /** Longer values are cut: whoever needs them whole logs to a file. */
 const valueColumnsMax = 100;
@@ -19,7 +22,7 @@ const secretNames: readonly string[] = ['proof', 'key', 'secret', 'ticket', 'env
 export function createTerminalLog(level: Level, output: Output, palette: Palette, now: () => Date = () => new Date()): Log {
   const write = (own: Level) => (fields: Readonly<Record<string, unknown>>, message: string): void => {
     if (levels.indexOf(own) < levels.indexOf(level)) return;
-    writeAbove(output, `${renderEntry(own, fields, message, palette, now())}\n`);
+    writeAbove(output, renderEntry(own, fields, message, palette, now()), textBegins);
   };
   return { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') };
 }

@@ -1,5 +1,5 @@
 /** What stands at the bottom of a terminal and is drawn over: the lines that others write there meanwhile go above it. */
-import type { Output } from './output.js';
+import { fitted, type Output } from './output.js';
 
 export interface Standing {
   /** Writes whole lines where it stood, and draws it again below them. */
@@ -17,8 +17,9 @@ export function leave(what: Standing, outputs: readonly Output[]): void {
   for (const output of outputs) if (standing.get(output) === what) standing.delete(output);
 }
 
-/** Writes whole lines to a stream, above whatever stands on its terminal. */
-export function writeAbove(output: Output, lines: string): void {
+/** Writes a text as whole lines to a stream, above whatever stands on its terminal; what has no room in a line goes on in the next, indented by `hanging`. */
+export function writeAbove(output: Output, text: string, hanging = 2): void {
+  const lines = `${fitted(output, text, hanging)}\n`;
   const below = standing.get(output);
   if (below === undefined) output.write(lines);
   else below.writeAbove(lines);

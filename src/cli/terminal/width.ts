@@ -51,34 +51,47 @@ export function pad(text: string, columns: number, align: 'left' | 'right' = 'le
   return align === 'left' ? text + spaces : spaces + text;
 }
 
-/** Lines of at most `columns`, broken between words where that is possible, never at a no-break space. Line ends of the text stay. Plain text only. */
-export function wrap(text: string, columns: number): string[] {
-  return text.split('\n').flatMap((line) => wrapLine(line, Math.max(1, columns)));
+/**
+ * Lines of at most `columns`, broken between words where that is possible, never at a no-break space; what follows the
+ * first is indented by `hanging`. Line ends of the text stay. Colours are left whole and go on in the next line.
+ */
+export function wrap(text: string, columns: number, hanging = 0): string[] {
+  const indent = Math.max(0, Math.min(hanging, columns - textColumnsMin));
+  return text.split('\n').flatMap((line) => wrapLine(line, Math.max(1, columns), indent));
 }
 
-function wrapLine(line: string, columns: number): string[] {
+/** What follows is indented by less where that would leave less than this for its words. */
+const textColumnsMin = 16;
+
+function wrapLine(line: string, columns: number, indent: number): string[] {
   const lines: string[] = [];
+  const begin = (): string => (lines.length === 0 ? '' : ' '.repeat(indent));
   let current = '';
   for (const word of line.split(/(?<=[ \t])(?=[^ \t])/)) {
-    if (current !== '' && displayWidth(current + word.trimEnd()) > columns) {
+    if (current.trim() !== '' && displayWidth(current + word.trimEnd()) > columns) {
       lines.push(current.trimEnd());
-      current = '';
+      current = begin();
     }
     current += word;
     for (let cut = cutAt(current, columns); cut < current.trimEnd().length; cut = cutAt(current, columns)) {
       lines.push(current.slice(0, cut));
-      current = current.slice(cut);
+      current = begin() + current.slice(cut);
     }
   }
   return [...lines, current.trimEnd()];
 }
 
-/** How much of `text` fits, in UTF-16 units; at least one character, so that every loop ends. */
+const colour = /\u001B\[[\d;]*m/y;
+
+/** How much of `text` fits, in UTF-16 units; at least one character, so that every loop ends. A colour takes no room. */
 function cutAt(text: string, columns: number): number {
   let used = 0;
   let length = 0;
-  for (const character of text) {
-    used += characterWidth(character);
+  while (length < text.length) {
+    colour.lastIndex = length;
+    const [painted] = colour.exec(text) ?? [];
+    const character = painted ?? String.fromCodePoint(text.codePointAt(length) ?? 0);
+    used += painted === undefined ? characterWidth(character) : 0;
     if (used > columns && length > 0) break;
     length += character.length;
   }

@@ -9,6 +9,8 @@ const marks: Readonly<Record<Verdict, string>> = { ok: '✓', warning: '!', prob
 const titleColumns = 22;
 const indent = '  ';
 const advicePrefix = '→ ';
+/** What is found stands below its title where there would be less room than this beside it. */
+const textColumnsMin = 24;
 
 export interface DoctorStyle {
   readonly columns: number;
@@ -18,8 +20,9 @@ export interface DoctorStyle {
 export function renderFinding({ title, verdict, found, advice }: Finding, { columns, palette }: DoctorStyle): string[] {
   const paint = paints(palette)[verdict];
   const left = displayWidth(indent) + 2;
-  const hanging = left + titleColumns + 2;
-  const wide = displayWidth(title) > titleColumns;
+  const beside = columns - left - titleColumns - 2 >= textColumnsMin;
+  const hanging = beside ? left + titleColumns + 2 : left;
+  const wide = !beside || displayWidth(title) > titleColumns;
   const body = wrap(clean(found), columns - hanging);
   const rest = verdict === 'not_applicable' ? palette.dim : (text: string) => text;
   const head = `${indent}${paint(marks[verdict])} ${wide ? title : pad(title, titleColumns)}`;

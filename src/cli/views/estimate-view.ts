@@ -30,7 +30,7 @@ export function renderEstimate({ estimate, engine, trainedTokens }: Answer, lear
   const beyond = beyondTraining(options.contextTokens, trainedTokens);
   return [
     title,
-    ...renderTable([{ title: options.ranks > 1 ? `each of ${String(options.ranks)} cards` : 'part' }, { title: 'bytes', align: 'right' }, { title: 'how', shrinkTo: 20 }], rows, columns, palette),
+    ...renderTable([{ title: options.ranks > 1 ? `each of ${String(options.ranks)} cards` : 'part' }, { title: 'bytes', align: 'right' }, { title: 'how', shrinkTo: 20, keeps: 'all' }], rows, columns, palette),
     `A lease of ${palette.bold(formatBytes(leased(card.loadPeak.bytes)))}${options.ranks > 1 ? ' on each card' : ''}: with the headroom of a tenth, and the process's own floor besides.`,
     ...learned.map(learnedLine),
     ...(beyond === null ? [] : [palette.yellow(beyond)]),

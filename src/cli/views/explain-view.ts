@@ -117,6 +117,6 @@ function victims(considered: readonly ExplainedVictim[], { names, tableColumns, 
     formatMs(victim.costMs),
     victim.passedOver === null ? `chosen: ${actions[victim.action]}` : `passed over: ${reasons[victim.passedOver] ?? victim.passedOver}`,
   ]);
-  const heads = [{ title: 'CONSIDERED', shrinkTo: 12 }, { title: 'FREES', align: 'right' }, { title: 'COST', align: 'right' }, { title: 'VERDICT', shrinkTo: 12 }] as const;
+  const heads = [{ title: 'CONSIDERED', shrinkTo: 12 }, { title: 'FREES', align: 'right' }, { title: 'COST', align: 'right' }, { title: 'VERDICT', shrinkTo: 12, keeps: 'all' }] as const;
   return renderTable(heads, rows, tableColumns - 2, palette).map((line) => `  ${line}`);
 }

@@ -17,7 +17,7 @@ export interface LedgerViewOptions {
 }
 
 export function renderLedger(state: LedgerState, options: LedgerViewOptions): string[] {
-  const { names, columns, palette } = options;
+  const { names, columns, tableColumns, palette } = options;
   const blocks = [
     ...state.cards.map((card) => renderCard(card, state.leases, names, columns, palette)),
     ...(state.host === null ? [] : [renderMemory(state.host, state.leases, names, columns, palette)]),
@@ -26,7 +26,7 @@ export function renderLedger(state: LedgerState, options: LedgerViewOptions): st
     processes(state, options),
     [palette.dim(`broker pid ${state.broker.pid}  ${state.broker.socket}`)],
   ];
-  return blocks.filter((block) => block.length > 0).flatMap((block, index) => (index === 0 ? block : ['', ...block]));
+  return blocks.filter((block) => block.length > 0).flatMap((block, index) => (index === 0 ? block : ['', ...block])).flatMap((line) => wrap(line, tableColumns, 2));
 }
 
 /** A column for the card only where there are several: one card says it above. */
@@ -88,10 +88,9 @@ function waiting(state: LedgerState, { names, columns, tableColumns, palette }: 
     names.model(waiter.model), ...cardCell(state, waiter.device), String(waiter.position), waiter.class, needs(waiter),
     formatBytes(waiter.holdBytes), formatMs(waiter.waitedMs),
   ]);
-  const [head = '', ...lines] = renderTable(heads, rows, tableColumns, palette);
   // Why it waits is what one looks for here, and no column has room for a sentence.
   const why = ({ reason, behindOthersMs }: WaiterView): string[] => wrap(names.inText(reason) + (behindOthersMs === null ? '' : `; at most ${formatMs(behindOthersMs)} more behind others`), columns - 2).map((line) => `  ${palette.dim(line)}`);
-  return [head, ...lines.flatMap((line, index) => [line, ...(state.waiting[index] === undefined ? [] : why(state.waiting[index]))])];
+  return renderTable(heads, rows, tableColumns, palette, (row) => (state.waiting[row] === undefined ? [] : why(state.waiting[row])));
 }
 
 /** Of the card, and of the machine's memory where it waits for that too. */

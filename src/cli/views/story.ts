@@ -118,6 +118,9 @@ function ended(facts: Facts): Line {
   return [cause === '' ? 'bad' : 'warn', `process ${facts.who} ${how}${models === '' ? '' : `, and with it ${models}`}`];
 }
 
+/** Columns of the time before the words. */
+export const storyTextBegins = 10;
+
 /** `14:03:59  tiny-facts loaded on SIM-1: 9.4 MiB in 55 ms`; null for what need not be told. */
 export function storyLine(event: LeaseholdEvent, names: Names, palette: Palette, at: Date): string | null {
   const line = lines[event.name]?.(new Facts(event.data, names)) ?? null;
