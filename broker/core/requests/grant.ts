@@ -27,7 +27,7 @@ export function grantBudget(core: Core, card: Card, waiter: BudgetWaiter, unveri
   if (extended === null) attachLease(core, process, lease);
   else extend(lease, waiter);
   setCharged(core, lease.charge, lease.charge.wantedBytes + growBytes);
-  if (extended === null || lease.state === 'parked') begin(core, lease);
+  if (lease.state === 'granted' || lease.state === 'parked') begin(core, lease);
   else if (growBytes > 0 && lease.state === 'resident') grow(core, lease);
   takeShare(core, lease, waiter);
   if (waiter.profiles && card.loading.has(lease.id)) card.loadToken = lease.id;
@@ -57,7 +57,10 @@ export function grow(core: Core, lease: Lease): void {
   core.timers.set('grant_confirm', lease.id, inMs(core, core.options.limits.grantConfirmMs));
 }
 
+/** Also when it is asked for once more before it has begun: the grant before that had not arrived, and its load did not begin with it. */
 function begin(core: Core, lease: Lease): void {
+  const wasNeverLoaded = lease.state === 'granted' && lease.loadedUs === lease.grantedUs;
+  if (wasNeverLoaded) lease.loadedUs = core.attendedUs;
   lease.grantedUs = core.attendedUs;
   noteProgress(core, lease);
   dropTrim(core, lease);

@@ -320,3 +320,32 @@ t.test('D6: silence in attended time ends a worker, and only its exit closes its
   test.equal(stage.chargedBytes(), 0);
   test.end();
 });
+
+t.test('a load begins with the last grant before it: one that was lost with its connection was the start of nothing', (test) => {
+  const stage = new Stage({ limits: { reattachGraceMs: 30_000 } });
+  stage.card();
+  const worker = stage.worker();
+  const loadsAfter = (lease: string, firstMs: number): unknown[] => {
+    stage.pass(firstMs);
+    test.equal(only(stage.ask(worker, 'a', 4 * GiB, { lease, parkable: true, policy: { ttlMs: 5_000 } }).effects, 'grant').lease, lease);
+    stage.pass(1_000);
+    stage.begin(worker, lease);
+    stage.take(worker, 4 * GiB);
+    stage.report(worker, lease, 'resident', 4 * GiB, { parts: [weights(4 * GiB)] });
+    stage.sample();
+    const { loadMs, resumeMs } = stage.core.models.get('a') ?? {};
+    return [loadMs, resumeMs, stage.core.leases.get(lease)?.loadTookMs].map((ms) => (typeof ms === 'number' ? Math.floor(ms) : ms));
+  };
+  const lease = stage.granted(worker, 'a', 4 * GiB, { parkable: true });
+  test.strictSame(loadsAfter(lease, 3_000), [1_000, null, 1_000], 'asked for twice');
+  stage.obey(only(stage.pass(5_500), 'move'));
+  test.equal(stage.lease(lease)?.state, 'parked');
+  stage.ask(worker, 'a', 4 * GiB, { lease });
+  stage.send({ type: 'session_closed', generation: worker, reason: 'reset' });
+  stage.pass(2_000, { beats: false });
+  stage.send({ type: 'process_resumed', generation: worker });
+  stage.ready(worker);
+  stage.send({ type: 'models_announced', generation: worker, seq: 1, models: [{ model: 'a', lease, device: card0, state: 'parked', residentBytes: 0, hostBytes: 4 * GiB, inFlight: 0, parkable: true }] });
+  test.strictSame(loadsAfter(lease, 1_000), [1_000, 1_000, 1_000], 'asked for again under its new connection');
+  test.end();
+});

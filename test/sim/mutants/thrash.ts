@@ -27,6 +27,10 @@ export const thrashMutants: readonly Mutant[] = [
     from: 'reloads.putAway.delete(load.model);', to: '',
   },
   {
+    name: 'lost-grant-begins-load', about: 'a load is taken to begin with a grant that never arrived', file: 'requests/grant.js', pinnedBy: 'loading',
+    from: "if (lease.state === 'granted' || lease.state === 'parked')", to: "if (extended === null || lease.state === 'parked')",
+  },
+  {
     name: 'undamped', about: 'what calls queue for on a thrashing card leaves as soon as on any other', file: 'thrash/damp.js',
     from: 'return lease.loadTookMs * (100 / core.options.limits.thrashDampedPercent - 1);', to: 'return 0;',
   },
