@@ -12,7 +12,8 @@ export interface TruthAtSample {
   readonly byProcess: ReadonlyMap<string, number>;
 }
 
-const truthsKept = 16;
+/** More than a broker finds waiting for it after its longest stall. */
+const truthsKept = 64;
 
 /** A good reading, a full card, or none and why. */
 export type ProbeEnd = 'ok' | 'full' | { readonly reading: MissingReading; readonly reason: string; readonly afterMs: number };

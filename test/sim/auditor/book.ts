@@ -157,9 +157,9 @@ export class Book {
     return lease.gang === null ? [lease] : this.leasesOf(lease.generation).filter((other) => other.gang === lease.gang && other.model === lease.model);
   }
 
-  /** It was told to leave, or answered that, since it was last loaded, and is still there: it may be passed over for that. */
+  /** It was told to leave, or answered that, since it was last loaded, or that is still under way, and is still there: it may be passed over for that. */
   wasTold({ lease, loadedAtUs }: AuditedLease, kinds: readonly AuditedCommand['kind'][] = ['move']): boolean {
-    return [...this.commands.values()].some((command) => command.lease === lease && kinds.includes(command.kind) && Math.max(command.sentAtUs, command.answeredAtUs) >= loadedAtUs);
+    return [...this.commands.values()].some((command) => command.lease === lease && kinds.includes(command.kind) && ((!command.answered && !command.cancelled) || Math.max(command.sentAtUs, command.answeredAtUs) >= loadedAtUs));
   }
 
   leasesOf(generation: string): AuditedLease[] {

@@ -3,6 +3,7 @@ import type { Check, EffectOf } from './check.js';
 import type { Book } from './book.js';
 import { newProcess } from './new-process.js';
 import { followMemoryGrant } from './follow-memory.js';
+import { unexplainedBytes } from './known-room.js';
 import { sumOf, withHeadroom, type AuditedCommand, type AuditedLease, type AuditedRequest } from './records.js';
 import type { Effect } from '../../../broker/core/effects.js';
 
@@ -10,7 +11,7 @@ export function followEffect(check: Check, effect: Effect): void {
   const { book } = check;
   switch (effect.type) {
     case 'grant':
-      followGrant(book, effect);
+      followGrant(check, effect);
       return;
     case 'wait': {
       const request = book.request(effect.generation, effect.request);
@@ -103,7 +104,8 @@ function answered(book: Book, effect: EffectOf<'placed' | 'deny' | 'acknowledge'
   if (request.kind === 'pin' && effect.type === 'acknowledge') book.pins.set(request.model, request.pinned);
 }
 
-function followGrant(book: Book, effect: EffectOf<'grant'>): void {
+function followGrant(check: Check, effect: EffectOf<'grant'>): void {
+  const { book } = check;
   const request = book.request(effect.generation, effect.request);
   if (request === null) return;
   followMemoryGrant(book, effect, request);
@@ -111,7 +113,7 @@ function followGrant(book: Book, effect: EffectOf<'grant'>): void {
   for (const { lease, chargedBytes } of effect.also ?? []) followResizedToo(book, request, lease, chargedBytes);
   const lease = book.leases.get(effect.lease);
   if (lease === undefined) {
-    book.leases.set(effect.lease, newLease(book, request, effect));
+    book.leases.set(effect.lease, newLease(check, request, effect));
     return;
   }
   lease.shortBytes = shortOf(lease, request);
@@ -127,7 +129,7 @@ function followGrant(book: Book, effect: EffectOf<'grant'>): void {
   lease.ttlMs = request.kind === 'resize' ? lease.ttlMs : request.ttlMs;
   lease.class = request.kind === 'resize' ? lease.class : request.class;
   lease.pinned = request.kind === 'resize' ? lease.pinned : request.pinned;
-  if (lease.stage === 'parked') Object.assign(lease, { stage: 'granted', peakBytes: request.askedBytes, grantedAtUs: book.nowUs, refusedStops: 0 });
+  if (lease.stage === 'parked') Object.assign(lease, { stage: 'granted', peakBytes: request.askedBytes, grantedAtUs: book.nowUs, besideBytes: unexplainedBytes(check, lease.device, lease.generation), refusedStops: 0 });
 }
 
 /** Another lease of the same resize. */
@@ -160,11 +162,12 @@ export function mergeParts(lease: AuditedLease, asked: AuditedLease['parts']): A
   return [...byName.values()];
 }
 
-function newLease(book: Book, request: AuditedRequest, effect: EffectOf<'grant'>): AuditedLease {
+function newLease(check: Check, request: AuditedRequest, effect: EffectOf<'grant'>): AuditedLease {
+  const { book } = check;
   return {
     lease: effect.lease, model: request.model, generation: effect.generation, device: effect.device, gang: request.gang?.key ?? null, gangSize: request.gang?.size ?? 1, class: request.class, stage: 'granted', parts: request.parts,
     peakBytes: request.askedBytes, promiseBytes: effect.chargedBytes, shownBytes: effect.chargedBytes, residentBytes: 0, pinned: request.pinned, revived: book.closedLeases.get(effect.lease)?.revived === true, neverCame: false, profilesFreeMemory: request.profilesFreeMemory,
-    grantedAtUs: book.nowUs, loadedAtUs: 0, loadPromiseBytes: 0, grantedBytes: effect.chargedBytes, raisedAtUs: null, parkedAtUs: 0, shortBytes: 0, growing: false, growingSinceUs: 0, refusedStops: 0, isLeftToReading: false, blamed: false, isQuarantined: false, inFlight: 0, queued: 0, usedAtUs: book.nowUs, useSeq: -1, ttlMs: request.ttlMs,
+    grantedAtUs: book.nowUs, besideBytes: unexplainedBytes(check, effect.device, effect.generation), loadedAtUs: 0, loadPromiseBytes: 0, grantedBytes: effect.chargedBytes, raisedAtUs: null, parkedAtUs: 0, shortBytes: 0, growing: false, growingSinceUs: 0, refusedStops: 0, isLeftToReading: false, blamed: false, isQuarantined: false, inFlight: 0, queued: 0, usedAtUs: book.nowUs, useSeq: -1, ttlMs: request.ttlMs,
   };
 }
 

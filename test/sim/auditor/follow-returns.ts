@@ -88,7 +88,7 @@ function takeIn(book: Book, process: AuditedProcess, state: ModelState, id: stri
   const lease: AuditedLease = {
     lease: id, model: state.model, generation: process.generation, device, gang: terms?.gang === undefined ? null : `${process.generation} ${terms.gang.gang}`, gangSize: terms?.gang?.size ?? 1, class: terms?.class ?? 'normal', stage, parts: terms?.parts ?? [], peakBytes: 0,
     promiseBytes, shownBytes: Math.max(promiseBytes, withHeadroom(residentBytes)), residentBytes, pinned: terms?.policy.pinned ?? false, revived: false, neverCame: false, profilesFreeMemory: process.profilesFreeMemory,
-    grantedAtUs: book.nowUs, loadedAtUs: book.nowUs, loadPromiseBytes: promiseBytes, grantedBytes: promiseBytes, raisedAtUs: null, parkedAtUs: book.nowUs, shortBytes: 0, growing: false, growingSinceUs: 0, refusedStops: 0, isLeftToReading: false, blamed: false,
+    grantedAtUs: book.nowUs, besideBytes: 0, loadedAtUs: book.nowUs, loadPromiseBytes: promiseBytes, grantedBytes: promiseBytes, raisedAtUs: null, parkedAtUs: book.nowUs, shortBytes: 0, growing: false, growingSinceUs: 0, refusedStops: 0, isLeftToReading: false, blamed: false,
     isQuarantined: false, inFlight: state.inFlight, queued: 0, usedAtUs: book.nowUs, useSeq: -1, ttlMs: terms?.policy.ttlMs ?? null,
   };
   book.leases.set(id, lease);

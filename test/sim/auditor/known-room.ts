@@ -18,9 +18,26 @@ export function knownRoomBytes(check: Check, device: string): number | null {
     const sampledBytes = sampled.byProcess.get(generation) ?? 0;
     // Of one that has said what was not so, nothing that it claims explains any of that.
     const isBelieved = (book.processes.get(generation)?.misbehaviour ?? 0) === 0;
-    boundBytes += promised.bytes + (isBelieved ? Math.max(0, sampledBytes - promised.claimedBytes) : sampledBytes);
+    boundBytes += promised.bytes + (isBelieved ? Math.max(sampledBytes - promised.claimedBytes, Math.min(sampledBytes, besideLoads(check, device, generation))) : sampledBytes);
   }
   return card.totalBytes - card.reserveBytes - boundBytes;
+}
+
+/** What was there beside all that a process says when the first of its loads under way was granted: no load explains it. */
+function besideLoads({ book }: Check, device: string, generation: string): number {
+  let bytes = 0;
+  for (const lease of book.leases.values()) {
+    if (lease.device === device && lease.generation === generation && (lease.stage === 'granted' || lease.stage === 'loading')) bytes = Math.max(bytes, lease.besideBytes);
+  }
+  return bytes;
+}
+
+/** What the last reading showed of a process beyond all that it says, what it loads taken for all there. */
+export function unexplainedBytes(check: Check, device: string, generation: string): number {
+  const { book, truth } = check;
+  const sample = book.cards.get(device)?.sample ?? null;
+  const sampledBytes = sample === null ? 0 : (truth.at(device, sample.takenAtUs)?.byProcess.get(generation) ?? 0);
+  return Math.max(0, sampledBytes - promisedBytes(check, device, generation, true).claimedBytes);
 }
 
 /** What processes there may be charged for themselves beyond what they have told; a holder's unleased bytes are its floor. */

@@ -97,6 +97,8 @@ export interface AuditedLease {
   neverCame: boolean;
   readonly profilesFreeMemory: boolean;
   grantedAtUs: number;
+  /** What its process was read to have then beyond all that it said: nothing of its load. */
+  besideBytes: number;
   loadedAtUs: number;
   /** What was promised to it while it loaded, the top of the load included. */
   loadPromiseBytes: number;
