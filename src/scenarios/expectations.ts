@@ -1,7 +1,7 @@
 /** What a scenario expects of its figures, and what came of it. */
 import { suggest } from '../config/suggest.js';
 import type { Figures } from './recorder.js';
-import type { Scenario } from './scenario.js';
+import type { Bound, Scenario } from './scenario.js';
 
 export interface Missed {
   readonly figure: string;
@@ -15,9 +15,10 @@ const always: Scenario['expect'] = { unfinished: { is: 0 } };
 
 /** Every expectation that does not hold, in the order of the file. */
 export function missedExpectations(expect: Scenario['expect'], figures: Figures): readonly Missed[] {
-  return Object.entries({ ...always, ...expect }).flatMap(([figure, { least, most, is }]): Missed[] => {
+  return Object.entries({ ...always, ...expect }).flatMap(([figure, bound]): Missed[] => {
+    const { least, most, is } = bound;
     const value = valueOf(figures, figure);
-    const wanted = [...(is === undefined ? [] : [`exactly ${is}`]), ...(least === undefined ? [] : [`at least ${least}`]), ...(most === undefined ? [] : [`at most ${most}`])].join(' and ');
+    const wanted = boundText(bound);
     if (value === null) {
       const near = suggest(figure, Object.keys(figures));
       return [{ figure, value, wanted: `${wanted}; there is no such figure${near === null ? '' : `, did you mean ${near}?`}` }];
@@ -27,7 +28,12 @@ export function missedExpectations(expect: Scenario['expect'], figures: Figures)
   });
 }
 
+/** `at least 0.8 and at most 1` */
+export function boundText({ least, most, is }: Bound): string {
+  return [...(is === undefined ? [] : [`exactly ${is}`]), ...(least === undefined ? [] : [`at least ${least}`]), ...(most === undefined ? [] : [`at most ${most}`])].join(' and ');
+}
+
 /** What is counted by reason and never happened is 0. */
-function valueOf(figures: Figures, figure: string): number | null {
+export function valueOf(figures: Figures, figure: string): number | null {
   return figures[figure] ?? (/^(denied|failed|struck)\./.test(figure) ? 0 : null);
 }

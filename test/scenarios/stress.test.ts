@@ -54,7 +54,7 @@ t.test('a card that thrashes is told as one, and damping serves everybody in hal
   t.ok((damped['thrashes'] ?? 0) >= 1 && (undamped['thrashes'] ?? 0) >= 1);
   t.ok((damped['reloadMs'] ?? 0) < 0.8 * (undamped['reloadMs'] ?? 0), `${damped['reloadMs'] ?? 0} ms of loading again, ${undamped['reloadMs'] ?? 0} without`);
   for (const wait of ['waitMs.p50', 'waitMs.p95']) t.ok((damped[wait] ?? 0) < 0.5 * (undamped[wait] ?? 0), `${wait} ${damped[wait] ?? 0}, ${undamped[wait] ?? 0} without`);
-  t.match(textReport(pair, damped, []).join('\n'), /again \(108\.0 s\)[^]*thrashed +once/);
+  t.match(textReport(pair, damped, [], { on: 'clock', speed: 1 }).join('\n'), /again \(108\.0 s\)[^]*thrashed +once/);
   const calm = await readScenario('gang');
   const { recorder, refusals, tookMs } = await playOnClock({ ...calm, limits: { ...calm.limits, thrashBeginsPercent: 100 } });
   t.equal(recorder.figures(refusals, tookMs)['thrashes'], 0, 'above a share that cannot be none is');
@@ -66,7 +66,15 @@ t.test('the same seed gives the same figures, another one others', async (t) => 
     const { recorder, refusals, tookMs } = await playOnClock({ ...scenario, seed });
     return recorder.figures(refusals, tookMs);
   };
-  t.strictSame(await play(11), await play(11));
+  const figures = await play(11);
+  t.strictSame(figures, await play(11));
+  t.equal(figures['failed.denied'], undefined, 'a call that fails is told by the error that it got');
+  t.equal(figures['failed'], figures['failed.backing_off']);
+  const report = textReport(scenario, figures, [], { on: 'processes', speed: 4 }).join('\n');
+  t.match(report, /played {2,}.*seed 11; on real processes with simulated workers, 4 times as fast \(--speed\): the times below are the scenario's own/);
+  t.match(report, /calls {2,}511: 439 answered, 0 cancelled, 72 failed \(72 backing_off\)\n/);
+  t.match(report, /requests for room {2,}\d+ granted, 86 denied by the broker \(86 backing_off\); the callers go on asking while they may\n/);
+  t.match(report, /all 4 hold\n {4}holds {2,}answeredShare is 0\.8\d+; wanted at least 0\.8\n/, 'by the names of the file');
   t.not((await play(11))['waitMs.p95'], (await play(12))['waitMs.p95']);
 });
 
@@ -76,7 +84,7 @@ t.test('an expectation that does not hold is named with its value', async (t) =>
   const figures = recorder.figures(refusals, tookMs);
   const missed = missedExpectations(scenario.expect, figures);
   t.match(missed, [{ figure: 'answered', value: figures['answered'], wanted: 'at most 3' }, { figure: 'lods', value: null, wanted: /exactly 1; there is no such figure, did you mean loads\?/ }]);
-  t.match(textReport(scenario, figures, missed).join('\n'), /MISSED {2,}answered is \d+; wanted at most 3/);
+  t.match(textReport(scenario, figures, missed, { on: 'clock', speed: 1 }).join('\n'), /expectations {2,}1 of 3 hold\n {4}holds {2,}denied\.never_fits is 0; wanted exactly 0\n {4}MISSED {2,}answered is \d+; wanted at most 3/);
 });
 
 t.test('what was charged when is drawn, and names cannot break out of the drawing', async (t) => {

@@ -5,7 +5,7 @@ import { missedExpectations } from '../../scenarios/expectations.js';
 import { playOnClock, type Played } from '../../scenarios/on-clock.js';
 import { readScenario, shippedScenarios } from '../../scenarios/read.js';
 import type { Scenario } from '../../scenarios/scenario.js';
-import { textReport } from '../../scenarios/text-report.js';
+import { labelColumns, textReport } from '../../scenarios/text-report.js';
 import { timelineSvg } from '../../scenarios/timeline-svg.js';
 import { wholeNumber } from '../arguments.js';
 import { stoppable, type CommandContext } from '../context.js';
@@ -48,7 +48,7 @@ export async function stress(context: CommandContext, args: readonly unknown[], 
     const figures = recorder.figures(refusals, tookMs);
     const missed = missedExpectations(scenario.expect, figures);
     if (context.json) writeJson(context.io, { scenario: scenario.name, seed: scenario.seed, on, figures, expected: scenario.expect, missed });
-    else for (const line of textReport(scenario, figures, missed)) writeLine(context.io, line);
+    else for (const line of textReport(scenario, figures, missed, { on, speed })) writeLine(context.io, line, line.startsWith('  ') ? labelColumns : 2);
     // After the report: a disk that has filled up meanwhile costs the picture alone.
     if (svgPath !== null) await writeOutput(svgPath, '--svg', timelineSvg(`${scenario.name} (seed ${scenario.seed})`, recorder.cards(), recorder.struckAt(), tookMs));
     return missed.length === 0 ? exitCodes.done : exitCodes.failed;

@@ -71,7 +71,7 @@ export function refuse(host: Hosting, request: number, code: string): void {
   const { asking } = model;
   model.asking = null;
   const outcome: CallOutcome = code === 'request_cancelled' ? 'cancelled' : 'denied';
-  if (asking.call === null) endAllCalls(model, outcome);
-  else if (asking.kind !== 'context') host.endCall(model, asking.call, asking.kind === 'resize' ? 'resize_denied' : outcome);
+  if (asking.call === null) endAllCalls(model, outcome, code);
+  else if (asking.kind !== 'context') host.endCall(model, asking.call, asking.kind === 'resize' ? 'resize_denied' : outcome, code);
   host.pump(model);
 }

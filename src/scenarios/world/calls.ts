@@ -115,11 +115,11 @@ function askForContext(host: Hosting, model: HostedModel, call: Call): void {
   ask(host, model, { kind: 'context', class: call.class, deadlineUs: call.deadlineUs, call }, (slice) => shareOf([{ ...context, name }], slice.share));
 }
 
-export function endCall(host: Hosting, model: HostedModel, call: Call, outcome: CallOutcome): void {
+export function endCall(host: Hosting, model: HostedModel, call: Call, outcome: CallOutcome, code: string | null = null): void {
   const queued = model.queue.indexOf(call);
   if (queued >= 0) model.queue.splice(queued, 1);
   else if (!model.running.delete(call)) return;
-  tellCaller(call, outcome);
+  tellCaller(call, outcome, code);
   const isForNobody = model.asking?.kind === 'load' ? model.queue.length === 0 : model.asking?.kind === 'switch' && model.asking.call === call;
   if (isForNobody) cancelAsking(host, model);
   host.pump(model);

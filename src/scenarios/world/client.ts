@@ -147,7 +147,7 @@ export class Client implements Peer {
     const leftUs = wish.deadlineUs - scheduler.coreUs;
     const call: Call = {
       model: wish.model, class: wish.class, arrivedAtUs: scheduler.coreUs, deadlineUs: wish.deadlineUs, durationMs: wish.exactMs ? wish.model.callMs : random.int(5, wish.model.callMs),
-      contextBytes: wish.contextBytes, onBegun: wish.onBegun, onEnd: (outcome) => this.callEnded(wish, outcome),
+      contextBytes: wish.contextBytes, onBegun: wish.onBegun, onEnd: (outcome, code) => this.callEnded(wish, outcome, code),
     };
     if (worker === null) {
       this.callEnded(wish, 'worker_lost');
@@ -161,18 +161,18 @@ export class Client implements Peer {
     });
   }
 
-  private callEnded(wish: Wish, outcome: CallOutcome): void {
+  private callEnded(wish: Wish, outcome: CallOutcome, code: string | null = null): void {
     wish.running = null;
     const isLate = wish.deadlineUs <= this.world.scheduler.coreUs;
     const mayRetry = outcome === 'worker_lost' || outcome === 'load_failed' || outcome === 'denied' || outcome === 'out_of_memory';
     if (!mayRetry || isLate || wish.triesLeft === 0 || !this.alive) {
-      finish(wish, outcome, null);
+      finish(wish, outcome, code);
       return;
     }
     wish.triesLeft--;
     this.world.scheduler.after(msToUs(this.world.random.int(1, 500)), () => {
       if (this.alive) this.place(wish);
-      else finish(wish, outcome, null);
+      else finish(wish, outcome, code);
     });
   }
 }

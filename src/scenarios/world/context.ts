@@ -35,7 +35,7 @@ export interface Call {
   readonly contextBytes: number | null;
   /** The first token flowed. */
   onBegun: (() => void) | null;
-  onEnd: ((outcome: CallOutcome) => void) | null;
+  onEnd: ((outcome: CallOutcome, code: string | null) => void) | null;
 }
 export type CallOutcome = 'answered' | 'denied' | 'load_failed' | 'out_of_memory' | 'worker_lost' | 'cancelled' | 'resize_denied';
 

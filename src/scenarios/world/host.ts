@@ -91,8 +91,8 @@ export abstract class ModelHost extends SimProcess implements Hosting {
     takeBackExtension(this, model);
   }
 
-  endCall(model: HostedModel, call: Call, outcome: CallOutcome): void {
-    endCall(this, model, call, outcome);
+  endCall(model: HostedModel, call: Call, outcome: CallOutcome, code: string | null = null): void {
+    endCall(this, model, call, outcome, code);
   }
 
   allocate(model: HostedModel, slice: Slice, bytes: number): boolean {

@@ -160,16 +160,17 @@ export function hasOlderCalls(model: HostedModel): boolean {
   return model.door !== null && model.door.batchLeft > 0 && model.queue.some((call) => isOlderThanWaiter(model, call));
 }
 
-export function endAllCalls(model: HostedModel, outcome: CallOutcome): void {
+/** `code`: of the error that they end with, where the broker gave one. */
+export function endAllCalls(model: HostedModel, outcome: CallOutcome, code: string | null = null): void {
   const calls = [...model.running, ...model.queue.splice(0)];
   model.running.clear();
-  for (const call of calls) tellCaller(call, outcome);
+  for (const call of calls) tellCaller(call, outcome, code);
 }
 
-export function tellCaller(call: Call, outcome: CallOutcome): void {
+export function tellCaller(call: Call, outcome: CallOutcome, code: string | null = null): void {
   const { onEnd } = call;
   call.onEnd = null;
-  onEnd?.(outcome);
+  onEnd?.(outcome, code);
 }
 
 const ranks = { interactive: 2, normal: 1, background: 0 };

@@ -24,7 +24,7 @@ export interface Hosting extends Base {
   readonly mayAsk: boolean;
   moveIfDrained(model: HostedModel): void;
   takeBackExtension(model: HostedModel): void;
-  endCall(model: HostedModel, call: Call, outcome: CallOutcome): void;
+  endCall(model: HostedModel, call: Call, outcome: CallOutcome, code?: string | null): void;
   allocate(model: HostedModel, slice: Slice, bytes: number): boolean;
   free(slice: Slice, bytes: number): void;
   /** Sets what the model has of the machine's memory. False: there was no room, and the process is killed for it. */
