@@ -5,8 +5,8 @@ import t from 'tap';
 import { findCodeNames } from '../../src/models/formats/code-names.js';
 import { readConfigJson } from '../../src/models/formats/config-json.js';
 import { readGgufHeader } from '../../src/models/formats/gguf-header.js';
-import { readSafetensorsHeader } from '../../src/models/formats/safetensors-header.js';
-import { readSafetensorsIndex } from '../../src/models/formats/safetensors-index.js';
+import { readSafetensorsHeader, readSafetensorsNames } from '../../src/models/formats/safetensors-header.js';
+import { readIndexNames, readSafetensorsIndex } from '../../src/models/formats/safetensors-index.js';
 import { bytesSource, type ByteSource } from '../../src/models/formats/source.js';
 import { createReading, type Reading } from '../../src/models/reading/reading.js';
 import { encodeHeader } from '../../workers/llama/gguf-writer.js';
@@ -19,7 +19,9 @@ type Format = keyof Omit<Reading, 'close'>;
 const readers: Readonly<Record<Format, (bytes: Uint8Array) => unknown>> = {
   ggufHeader: (bytes) => readGgufHeader(bytesSource('f', bytes)),
   safetensorsHeader: (bytes) => readSafetensorsHeader(bytesSource('f', bytes)),
+  safetensorsNames: (bytes) => readSafetensorsNames(bytesSource('f', bytes)),
   safetensorsIndex: (bytes) => readSafetensorsIndex(bytes, 'f'),
+  indexNames: (bytes) => readIndexNames(bytes, 'f', ['x.safetensors']),
   configJson: (bytes) => readConfigJson(bytes, 'f'),
   codeNames: (bytes) => findCodeNames(bytes, 'f'),
 };
@@ -101,10 +103,14 @@ t.test('a megabyte that was made to be expensive is read, or refused, within its
 });
 
 t.test('fuzz: any bytes give a value or model_invalid', async (t) => {
+  const header = safetensorsBytes({ a: { dtype: 'F32', shape: [4], data_offsets: [0, 16] }, b: { dtype: 'F32', shape: [4], data_offsets: [16, 32] }, __metadata__: { format: 'pt' } });
+  const index = Buffer.from(JSON.stringify({ metadata: { total_size: 5 }, weight_map: { a: 'x.safetensors', b: 'y.safetensors' } }));
   const good: Readonly<Record<Format, Uint8Array>> = {
     ggufHeader: encodeHeader(randomModel()),
-    safetensorsHeader: safetensorsBytes({ a: { dtype: 'F32', shape: [4], data_offsets: [0, 16] }, b: { dtype: 'F32', shape: [4], data_offsets: [16, 32] }, __metadata__: { format: 'pt' } }),
-    safetensorsIndex: Buffer.from(JSON.stringify({ metadata: { total_size: 5 }, weight_map: { a: 'x.safetensors', b: 'y.safetensors' } })),
+    safetensorsHeader: header,
+    safetensorsNames: header,
+    safetensorsIndex: index,
+    indexNames: index,
     codeNames: Buffer.from(JSON.stringify({ a: [1, { auto_map: null }], auto_map: { AutoModel: 'x.Y' } })),
     configJson: Buffer.from(JSON.stringify({ a: [1, -2.5e3, null, true, { b: 'ü' }], text_config: {} })),
   };

@@ -243,15 +243,35 @@ t.test('B10: files that no index names are neither counted nor fetched', async (
   t.strictSame(files.filter(({ sha256 }) => sha256 !== null).map(({ path }) => path), Object.keys(shards));
 });
 
-t.test('B157: an index and the headers of its files must agree, file by file', async (t) => {
-  const { hub, refused } = await scene(t);
+t.test('B157: an index and the headers of its files must agree, tensor by tensor', async (t) => {
+  const { hub, inspect, refused } = await scene(t);
   const shards = { 'a.safetensors': { 'x.0': 64, 'x.1': 64 }, 'b.safetensors': { 'y.0': 64 } };
   const right = { 'x.0': 'a.safetensors', 'x.1': 'a.safetensors', 'y.0': 'b.safetensors' };
-  const cases = { 'one more than there is': { ...right, 'z.0': 'b.safetensors' }, 'one in the wrong file': { ...right, 'x.1': 'b.safetensors' }, 'two exchanged': { ...right, 'x.1': 'b.safetensors', 'y.0': 'a.safetensors' }, 'one less than there is': { 'x.0': 'a.safetensors', 'y.0': 'b.safetensors' } };
-  for (const [what, weightMap] of Object.entries(cases)) {
+  const cases: readonly (readonly [what: string, weightMap: Record<string, string>, told: string])[] = [
+    ['one more than there is', { ...right, 'z.0': 'b.safetensors' }, 'it puts z.0 into b.safetensors, which does not hold it'],
+    ['one in the wrong file', { ...right, 'x.1': 'b.safetensors' }, 'it puts x.1 into b.safetensors, which does not hold it: it is in a.safetensors'],
+    ['two exchanged', { ...right, 'x.1': 'b.safetensors', 'y.0': 'a.safetensors' }, 'it puts y.0 into a.safetensors, which does not hold it: it is in b.safetensors; it puts x.1 into b.safetensors, which does not hold it: it is in a.safetensors'],
+    ['one less than there is', { 'x.0': 'a.safetensors', 'y.0': 'b.safetensors' }, 'a.safetensors holds x.1, which it does not put there'],
+    ['another name', { ...right, 'y.0': 'a.safetensors', 'y.1': 'b.safetensors' }, 'it puts y.0 into a.safetensors, which does not hold it: it is in b.safetensors; it puts y.1 into b.safetensors, which does not hold it'],
+  ];
+  for (const [what, weightMap, told] of cases) {
     hub.publish('o/m', transformersModel({ shards, weightMap }));
-    t.match(await refused('o/m'), { code: 'weights_layout_invalid', message: /the index puts/ }, what);
+    t.match(await refused('o/m'), { code: 'weights_layout_invalid', details: { file: 'model.safetensors.index.json', reason: told } }, what);
   }
+  t.notOk(hub.requests.some(({ storage, range }) => storage && range === null), 'only headers were read');
+  hub.publish('o/m', transformersModel({ shards, statedBytes: 999_999 }));
+  t.equal((await inspect('o/m')).profile.artifact_bytes, safetensors(shards['a.safetensors']).length + safetensors(shards['b.safetensors']).length, 'what the index says of all bytes counts nothing');
+});
+t.test('B157: of many tensors that differ a dozen are named, of many files eight are looked through, and the rest is counted', async (t) => {
+  const { hub, refused } = await scene(t);
+  const tensors = Object.fromEntries(Array.from({ length: 20 }, (_, index) => [`t.${String(index)}`, 2]));
+  hub.publish('o/m', transformersModel({ shards: { 'a.safetensors': tensors, 'b.safetensors': { u: 2 } }, weightMap: { ...Object.fromEntries(Object.keys(tensors).map((name) => [`${name}.x`, 'a.safetensors'])), u: 'b.safetensors' } }));
+  const many = (await refused('o/m')).details['reason'] ?? '';
+  t.equal(many.split('; ').length, 13);
+  t.match(many, /^it puts t\.0\.x into a\.safetensors, which does not hold it; .*; 28 more tensors differ$/);
+  const files = Object.fromEntries(Array.from({ length: 10 }, (_, index) => [`f${String(index)}.safetensors`, { [`t.${String(index)}`]: 2 }]));
+  hub.publish('o/m', transformersModel({ shards: files, weightMap: Object.fromEntries(Object.keys(files).map((file, index) => [`s.${String(index)}`, file])) }));
+  t.match((await refused('o/m')).details['reason'], /; 4 more tensors differ; it puts 1 tensors into f8\.safetensors, which holds others; it puts 1 tensors into f9\.safetensors, which holds others$/);
 });
 
 t.test('B158: a header at the edge of the first read takes exactly one request more when it is needed', async (t) => {

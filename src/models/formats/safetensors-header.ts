@@ -41,6 +41,15 @@ const dtypeBits: ReadonlyMap<string, number> = new Map([
 
 /** Rejects with `model_invalid` and a precise reason. */
 export async function readSafetensorsHeader(source: ByteSource, signal?: AbortSignal): Promise<SafetensorsHeader> {
+  return (await parsed(source, signal)).header;
+}
+
+/** The names of its tensors, in their order. Rejects as `readSafetensorsHeader` does. */
+export async function readSafetensorsNames(source: ByteSource, signal?: AbortSignal): Promise<readonly string[]> {
+  return (await parsed(source, signal)).names;
+}
+
+async function parsed(source: ByteSource, signal: AbortSignal | undefined): Promise<{ readonly header: SafetensorsHeader; readonly names: readonly string[] }> {
   const fault = (reason: string): LeaseholdError => unusableFile(source.name, reason);
   const { sizeBytes } = source;
   if (sizeBytes < prefixBytes) throw fault(`it has ${String(sizeBytes)} bytes; a safetensors header has at least ${String(prefixBytes)}`);
@@ -55,7 +64,8 @@ export async function readSafetensorsHeader(source: ByteSource, signal?: AbortSi
   signal?.throwIfAborted();
   const rest = headerBytes > first.length ? await source.read(first.length, headerBytes - first.length) : new Uint8Array();
   const json = Buffer.concat([first.subarray(prefixBytes, Math.min(headerBytes, first.length)), rest]);
-  return { ...new HeaderParser(json, sizeBytes - headerBytes, fault).parse(), headerBytes };
+  const parser = new HeaderParser(json, sizeBytes - headerBytes, fault);
+  return { header: { ...parser.parse(), headerBytes }, names: parser.names };
 }
 
 class HeaderParser {
@@ -69,6 +79,10 @@ class HeaderParser {
 
   constructor(json: Buffer, private readonly dataBytes: number, private readonly fault: (reason: string) => LeaseholdError) {
     this.#scanner = new JsonScanner(json, fault);
+  }
+
+  get names(): readonly string[] {
+    return [...this.#names.keys()];
   }
 
   parse(): Omit<SafetensorsHeader, 'headerBytes'> {

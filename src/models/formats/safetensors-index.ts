@@ -23,6 +23,19 @@ const nameCharactersMax = 1_024;
  * ending in `.safetensors` (B160). Whether the files exist is the caller's to hold against the repository's listing.
  */
 export function readSafetensorsIndex(bytes: Uint8Array, name: string): SafetensorsIndex {
+  return parsed(bytes, name, () => undefined);
+}
+
+/** The tensors that it puts into each of `wanted`. Throws as `readSafetensorsIndex` does. */
+export function readIndexNames(bytes: Uint8Array, name: string, wanted: readonly string[]): ReadonlyMap<string, readonly string[]> {
+  const names = new Map<string, string[]>(wanted.map((shard) => [shard, []]));
+  parsed(bytes, name, (tensor, shard) => { names.get(shard)?.push(tensor); });
+  return names;
+}
+
+type OnTensor = (tensor: string, shard: string) => void;
+
+function parsed(bytes: Uint8Array, name: string, onTensor: OnTensor): SafetensorsIndex {
   const fault = (reason: string): LeaseholdError => unusableFile(name, reason);
   if (bytes.length > indexBytesMax) throw fault(`the index has ${String(bytes.length)} bytes; at most ${String(indexBytesMax)} are sensible`);
   const scanner = new JsonScanner(bytes, fault);
@@ -31,7 +44,7 @@ export function readSafetensorsIndex(bytes: Uint8Array, name: string): Safetenso
   scanner.object((key) => {
     if (seen.has(key)) throw fault(`the index has ${JSON.stringify(key.slice(0, 200))} twice`);
     seen.add(key);
-    if (key === 'weight_map') found.shards = readMap(scanner, fault);
+    if (key === 'weight_map') found.shards = readMap(scanner, fault, onTensor);
     else if (key === 'metadata') found.metadata = scanner.value();
     else scanner.value();
   });
@@ -47,7 +60,7 @@ interface Shard {
   readonly mark: NameMark;
 }
 
-function readMap(scanner: JsonScanner, fault: (reason: string) => LeaseholdError): Map<string, Shard> {
+function readMap(scanner: JsonScanner, fault: (reason: string) => LeaseholdError, onTensor: OnTensor): Map<string, Shard> {
   const shards = new Map<string, Shard>();
   const tensors = new Set<string>();
   scanner.object((tensor) => {
@@ -65,6 +78,7 @@ function readMap(scanner: JsonScanner, fault: (reason: string) => LeaseholdError
     const entry = known ?? { tensors: 0, mark: new NameMark() };
     entry.tensors++;
     entry.mark.add(tensor);
+    onTensor(tensor, shard);
     shards.set(shard, entry);
   });
   return shards;

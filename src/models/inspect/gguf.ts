@@ -3,7 +3,7 @@ import { LeaseholdError } from '../../../protocol/index.js';
 import type { GgufHeader } from '../formats/gguf-header.js';
 import type { Repository, RepositoryFile } from '../hub/repository.js';
 import type { Reading } from '../reading/reading.js';
-import { asLayoutFault, type OpenFile } from './safetensors.js';
+import { asLayoutFault, type OpenFile } from './open-file.js';
 
 /** One model of a repository: a file, or all parts of one that was split. */
 export interface GgufChoice {

@@ -18,7 +18,8 @@ import { isCommit, type HubReference } from '../reference.js';
 import { architectureOf, contextTokensOf, dtypeOf, quantizationOf, remoteCodeIn, type Config } from './facts.js';
 import { chooseGguf, ggufChoices, inspectGguf, projectorFor } from './gguf.js';
 import { assetsOf, checkListing, isAsset } from './listing.js';
-import { checkHeaders, requireSafetensors, weightBytesWithin, weightsLayout, type OpenFile } from './safetensors.js';
+import type { OpenFile } from './open-file.js';
+import { checkHeaders, requireSafetensors, weightBytesWithin, weightsLayout } from './safetensors.js';
 
 export interface InspectTools {
   readonly client: HubClient;

@@ -1,16 +1,13 @@
 /** Which safetensors files a repository's model is made of, and whether they hold what they are said to. */
 import { LeaseholdError } from '../../../protocol/index.js';
-import { unusableReason } from '../formats/fault.js';
 import type { SafetensorsIndex } from '../formats/safetensors-index.js';
 import type { Repository, RepositoryFile } from '../hub/repository.js';
-import type { ByteSource } from '../formats/source.js';
 import type { Reading } from '../reading/reading.js';
+import { asLayoutFault, type OpenFile } from './open-file.js';
+import { namedDifferences } from './tensor-differences.js';
 
 const indexName = /^[^/]+\.safetensors\.index\.json$/;
 const rootWeights = /^[^/]+\.safetensors$/;
-
-/** Bytes of a file of a repository, wherever it lies. */
-export type OpenFile = (file: RepositoryFile) => ByteSource;
 
 export interface WeightsLayout {
   readonly files: readonly RepositoryFile[];
@@ -55,26 +52,15 @@ export function weightBytesWithin({ name }: Repository, files: readonly Reposito
   return bytes;
 }
 
-/** B157, B170: reads each file's header; it must be safetensors, and hold the tensors that the index puts there, by number and by name. */
-export async function checkHeaders(open: OpenFile, reading: Reading, repository: Repository, { files, stated }: WeightsLayout): Promise<void> {
-  await Promise.all(files.map(async (file) => {
-    const header = await asLayoutFault(repository, file.path, () => reading.safetensorsHeader(open(file)));
-    const promised = stated?.shards.find(({ name }) => name === file.path) ?? header;
-    if (promised.tensors === header.tensors && promised.namesMark === header.namesMark) return;
-    const reason = promised.tensors === header.tensors ? 'the tensors that it holds are others than the index puts there' : `the index puts ${String(promised.tensors)} tensors there, it holds ${String(header.tensors)}`;
-    throw new LeaseholdError('weights_layout_invalid', { repository: repository.name, file: file.path, reason });
-  }));
-}
-
-/** What a reader finds wrong with a file, as a fault of this repository. */
-export async function asLayoutFault<T>({ name }: Repository, file: string, read: () => Promise<T>): Promise<T> {
-  try {
-    return await read();
-  } catch (error) {
-    const reason = unusableReason(error);
-    if (reason === null) throw error;
-    throw new LeaseholdError('weights_layout_invalid', { repository: name, file, reason }, { cause: error });
-  }
+/** B157, B170: reads each file's header; it must be safetensors, and hold exactly the tensors that the index puts there. */
+export async function checkHeaders(open: OpenFile, reading: Reading, repository: Repository, { files, index, stated }: WeightsLayout): Promise<void> {
+  const headers = await Promise.all(files.map(async (file) => ({ file, header: await asLayoutFault(repository, file.path, () => reading.safetensorsHeader(open(file))) })));
+  if (stated === null || index === null) return;
+  const promised = new Map(stated.shards.map((shard) => [shard.name, shard]));
+  const differing = headers.filter(({ file, header }) => promised.get(file.path)?.tensors !== header.tensors || promised.get(file.path)?.namesMark !== header.namesMark);
+  if (differing.length === 0) return;
+  const reason = await namedDifferences({ open, reading, repository, index, stated }, differing);
+  throw new LeaseholdError('weights_layout_invalid', { repository: repository.name, file: index.path, reason });
 }
 
 function gib(bytes: number): string {

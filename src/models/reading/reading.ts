@@ -27,6 +27,10 @@ export interface Reading {
   ggufHeader(source: ByteSource, signal?: AbortSignal): Promise<GgufHeader>;
   safetensorsHeader(source: ByteSource, signal?: AbortSignal): Promise<SafetensorsHeader>;
   safetensorsIndex(source: ByteSource, signal?: AbortSignal): Promise<SafetensorsIndex>;
+  /** Of one file, so that a fault can be told by name; never needed where all is well. */
+  safetensorsNames(source: ByteSource, signal?: AbortSignal): Promise<readonly string[]>;
+  /** The tensors that an index puts into each of `wanted`. */
+  indexNames(source: ByteSource, wanted: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, readonly string[]>>;
   configJson(source: ByteSource, signal?: AbortSignal): Promise<JsonObject>;
   /** Where a JSON file names code (`auto_map`); null: nowhere. */
   codeNames(source: ByteSource, signal?: AbortSignal): Promise<string | null>;
@@ -36,15 +40,24 @@ export interface Reading {
 
 export function createReading(options: ReadingOptions = {}): Reading {
   const pool = new Threads(options);
-  const read = <T>(format: Format) => (source: ByteSource, signal?: AbortSignal): Promise<T> => pool.read(format, source, signal) as Promise<T>;
+  const read = <T>(format: Format) => (source: ByteSource, signal?: AbortSignal): Promise<T> => pool.read({ format, source, signal }) as Promise<T>;
   return {
     ggufHeader: read('gguf'),
     safetensorsHeader: read('safetensors'),
     safetensorsIndex: read('index'),
+    safetensorsNames: read('safetensors names'),
+    indexNames: (source, wanted, signal) => pool.read({ format: 'index names', source, wanted, signal }) as Promise<ReadonlyMap<string, readonly string[]>>,
     configJson: read('config'),
     codeNames: read('code names'),
     close: () => pool.close(),
   };
+}
+
+interface Wish {
+  readonly format: Format;
+  readonly source: ByteSource;
+  readonly wanted?: readonly string[];
+  readonly signal: AbortSignal | undefined;
 }
 
 class Threads {
@@ -61,12 +74,12 @@ class Threads {
     });
   }
 
-  async read(format: Format, source: ByteSource, signal: AbortSignal | undefined): Promise<unknown> {
+  async read({ format, source, wanted = [], signal }: Wish): Promise<unknown> {
     signal?.throwIfAborted();
     const { port1, port2 } = new MessageChannel();
     const ranges = new Ranges(source, port1);
     try {
-      const task: ReadTask = { format, name: source.name, sizeBytes: source.sizeBytes, port: port2 };
+      const task: ReadTask = { format, name: source.name, sizeBytes: source.sizeBytes, port: port2, wanted };
       const outcome = await this.#pool.run(task, { limitMs: this.#timeoutMs, transferList: [port2], ...signal === undefined ? {} : { signal } });
       if (ranges.error !== null) throw ranges.error;
       if ('unusable' in outcome) throw unusableFile(outcome.unusable.source, outcome.unusable.reason);

@@ -1,7 +1,7 @@
 /** What goes into a thread and comes back. */
 import type { MessagePort } from 'node:worker_threads';
 
-export const formats = ['gguf', 'safetensors', 'index', 'config', 'code names'] as const;
+export const formats = ['gguf', 'safetensors', 'safetensors names', 'index', 'index names', 'config', 'code names'] as const;
 export type Format = (typeof formats)[number];
 
 /** The thread asks for ranges through `port`: the source stays where its socket or file is. */
@@ -10,6 +10,8 @@ export interface ReadTask {
   readonly name: string;
   readonly sizeBytes: number;
   readonly port: MessagePort;
+  /** Of `index names`: of which files. */
+  readonly wanted: readonly string[];
 }
 
 export interface RangeRequest {

@@ -4,22 +4,24 @@ import { codeNamesBytesMax, findCodeNames } from '../formats/code-names.js';
 import { readConfigJson, configBytesMax } from '../formats/config-json.js';
 import { unusableFile, unusableReason } from '../formats/fault.js';
 import { readGgufHeader } from '../formats/gguf-header.js';
-import { readSafetensorsHeader } from '../formats/safetensors-header.js';
-import { indexBytesMax, readSafetensorsIndex } from '../formats/safetensors-index.js';
+import { readSafetensorsHeader, readSafetensorsNames } from '../formats/safetensors-header.js';
+import { indexBytesMax, readIndexNames, readSafetensorsIndex } from '../formats/safetensors-index.js';
 import type { ByteSource } from '../formats/source.js';
 import type { Format, RangeAnswer, RangeRequest, ReadOutcome, ReadTask } from './task.js';
 
-const readers: Readonly<Record<Format, (source: ByteSource) => Promise<unknown>>> = {
-  gguf: readGgufHeader,
-  safetensors: readSafetensorsHeader,
+const readers: Readonly<Record<Format, (source: ByteSource, wanted: readonly string[]) => Promise<unknown>>> = {
+  gguf: (source) => readGgufHeader(source),
+  safetensors: (source) => readSafetensorsHeader(source),
+  'safetensors names': (source) => readSafetensorsNames(source),
   index: async (source) => readSafetensorsIndex(await whole(source, indexBytesMax), source.name),
+  'index names': async (source, wanted) => readIndexNames(await whole(source, indexBytesMax), source.name, wanted),
   'code names': async (source) => findCodeNames(await whole(source, codeNamesBytesMax), source.name),
   config: async (source) => readConfigJson(await whole(source, configBytesMax), source.name),
 };
 
-export default async function read({ format, name, sizeBytes, port }: ReadTask): Promise<ReadOutcome> {
+export default async function read({ format, name, sizeBytes, port, wanted }: ReadTask): Promise<ReadOutcome> {
   try {
-    return { value: await readers[format](portSource(name, sizeBytes, port)) };
+    return { value: await readers[format](portSource(name, sizeBytes, port), wanted) };
   } catch (error) {
     const reason = unusableReason(error);
     if (reason === null) throw error;

@@ -40,18 +40,20 @@ export interface ModelParts {
   readonly shards?: Readonly<Record<string, Readonly<Record<string, number>>>>;
   /** Instead of the index that fits. */
   readonly weightMap?: Readonly<Record<string, string>>;
+  /** What the index says of all bytes. */
+  readonly statedBytes?: number;
   readonly more?: readonly HubFile[];
 }
 
 /** A model in the Transformers layout. */
-export function transformersModel({ config = llamaConfig, shards = { 'model.safetensors': { a: 64 } }, weightMap, more = [] }: ModelParts = {}): readonly HubFile[] {
+export function transformersModel({ config = llamaConfig, shards = { 'model.safetensors': { a: 64 } }, weightMap, statedBytes, more = [] }: ModelParts = {}): readonly HubFile[] {
   const names = Object.keys(shards);
   const map = weightMap ?? Object.fromEntries(names.flatMap((shard) => Object.keys(shards[shard] ?? {}).map((tensor) => [tensor, shard])));
   return [
     small('config.json', typeof config === 'string' ? config : JSON.stringify(config)),
     small('tokenizer.json', '{"model":{}}'),
     ...names.map((shard, index) => large(shard, safetensors(shards[shard] ?? {}, index + 1))),
-    ...names.length > 1 || weightMap !== undefined ? [small('model.safetensors.index.json', JSON.stringify({ metadata: {}, weight_map: map }))] : [],
+    ...names.length > 1 || weightMap !== undefined ? [small('model.safetensors.index.json', JSON.stringify({ metadata: statedBytes === undefined ? {} : { total_size: statedBytes }, weight_map: map }))] : [],
     ...more,
   ];
 }
