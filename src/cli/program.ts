@@ -138,6 +138,7 @@ function addModelCommands(add: Add): void {
     .argument('<model>', 'owner/name[@revision][:file-or-quant]')
     .addOption(new Option('--backend <name>', 'what it is to run on, where several can').choices(['transformers', 'vllm', 'llama_cpp']))
     .option('--pin <file=sha256>', 'refuse unless the hub says this of the file; may be repeated', collect)
+    .option('--no-projector', 'leave out what sees images or hears sound, a GGUF file beside the model\'s')
     .option('-q, --quiet', 'no progress on standard error');
   add('verify', 'hash what has been pulled; throw away what is wrong', async () => (await import('./commands/pulled.js')).verify)
     .argument('[model]', 'a reference or the id of a profile; left out: all');
@@ -172,7 +173,7 @@ function addEstimateOptions(command: Command): Command {
     .option('--batch <tokens>', 'tokens of one evaluation (default: the engine\'s)')
     .option('--ranks <count>', 'cards, by tensor parallelism (default: 1)')
     .option('--dtype <type>', 'what weights are cast to at load (default: the config\'s)')
-    .option('--projector <file>', 'the GGUF file that sees images (default: of a repository on a hub, the one that llama.cpp takes)')
+    .option('--projector <file>', 'the GGUF file that sees images (default: the one that was pulled with it, or would be)')
     .option('--no-projector', 'it will see none: as `run` loads it')
     .option('--image-side <pixels>', 'of the largest image, where the model does not say')
     .option('--draft <model>', 'a model that drafts for it')

@@ -8,7 +8,7 @@ import { realPauses, type Pauses } from './hub/patience.js';
 import { hubSettings } from './hub/settings.js';
 import { inspectReference, type Inspection, type InspectOptions } from './inspect/inspect.js';
 import { inspectLocal } from './inspect/local.js';
-import { currentPolicy, type Backend } from './policy/policy.js';
+import { currentPolicy } from './policy/policy.js';
 import { curatedProfiles } from './profile/curated.js';
 import type { Profile, ProfileManifest } from './profile/profile.js';
 import { createReading, type Reading } from './reading/reading.js';
@@ -42,7 +42,7 @@ export interface Pulled extends StageResult {
   readonly manifestPath: string;
   readonly manifestCreated: boolean;
   readonly securityScanComplete: boolean;
-  /** A file that sees images, which was not brought: the engine here takes none. Null where there is none. */
+  /** What was brought with a GGUF to see images or hear sound; null: none. */
   readonly projector: RepositoryFile | null;
   readonly resolveMs: number;
   readonly elapsedMs: number;
@@ -142,8 +142,8 @@ export class Models {
     return new HubClient({ settings: hubSettings(this.#env), limits: this.#limits, pauses: this.#pauses, ...signal === undefined ? {} : { signal } });
   }
 
-  #inspect(client: HubClient, reference: HubReference, { backend }: { readonly backend?: Backend | null }): Promise<Inspection> {
-    return inspectReference({ client, reading: this.#reading, policy: this.store.policy, limits: this.#limits }, reference, backend === undefined ? {} : { backend });
+  #inspect(client: HubClient, reference: HubReference, options: InspectOptions): Promise<Inspection> {
+    return inspectReference({ client, reading: this.#reading, policy: this.store.policy, limits: this.#limits }, reference, options);
   }
 
   /** A commit that goes away while it is downloaded is resolved once more, and what that gives is inspected like any other. */

@@ -1,14 +1,14 @@
 // Models from a hub as people handle them: pull, list, run without the hub, check, remove; each command a process of its own.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { tinyModels } from '../../workers/models/index.js';
 
-import { gguf, tinyRepository, transformersModel } from '../models/hub/models.js';
+import { gguf, projector, tinyRepository, transformersModel } from '../models/hub/models.js';
 import { large, startHub } from '../models/hub/server.js';
 import { jsonLines } from './fake-io.js';
 
@@ -20,7 +20,7 @@ t.teardown(() => hub.close());
 const name = 'leasehold/tiny-facts-GGUF';
 const commit = hub.publish(name, tinyRepository('tiny-facts').filter(({ path }) => /gguf|README/.test(path)));
 hub.publish('leasehold/tiny-facts', tinyRepository('tiny-facts'));
-hub.publish('o/sees', [large('x-Q8_0.gguf', gguf()), large('mmproj-x-F16.gguf', gguf({}, 3))]);
+hub.publish('o/sees', [large('x-Q8_0.gguf', gguf()), large('mmproj-x-F16.gguf', projector(3))]);
 hub.publish('o/evil', transformersModel({ config: { architectures: ['EvilForCausalLM'], max_position_embeddings: 1 } }));
 
 async function leasehold(...args: string[]) {
@@ -55,11 +55,26 @@ t.test('pull brings it here and says what came of it', async (t) => {
   t.match(await leasehold('models', '--pulled'), { code: 0, out: /tiny-facts-GGUF +llama_cpp +f16 +2\.0 MiB +2048 +[0-9a-f]{8} +pulled/ });
 });
 
-t.test('a projector that fits is told, and not brought: the engine here reads text alone', async (t) => {
-  t.match(await leasehold('pull', 'o/sees'), { code: 0, out: /It could see images through mmproj-x-F16\.gguf \(.* B\); llama\.cpp here reads text alone/ });
-  t.match(jsonLines((await leasehold('pull', 'o/sees', '--json')).out).at(-1), { projector: 'mmproj-x-F16.gguf', artifact_bytes: gguf().length });
-
+t.test('what sees images is brought with a GGUF, listed, checked and removed with it, unless it is left out', async (t) => {
+  const file = 'mmproj-x-F16.gguf';
+  const listed = async () => jsonLines((await leasehold('models', '--pulled', '--json')).out).filter(({ model }) => model === 'o/sees');
+  t.notMatch((await leasehold('models', '--pulled')).out, /PROJECTOR/);
+  t.match(await leasehold('pull', 'o/sees', '--no-projector'), { code: 0, out: /^(?!.*projector)/s });
+  t.match(await listed(), [{ projector: null, artifact_bytes: gguf().length, files: 1 }]);
   t.equal((await leasehold('rm', 'o/sees')).code, 0);
+  t.match(await leasehold('pull', 'o/sees'), { code: 0, out: /  projector mmproj-x-F16\.gguf \(.* B\), for engines that see or hear: llama\.cpp here reads text alone/ });
+  t.match(jsonLines((await leasehold('pull', 'o/sees', '--json')).out).at(-1), { projector: file, artifact_bytes: gguf().length + projector(3).length, downloaded: false });
+  const [{ path = '' } = {}] = await listed() as readonly { readonly path?: string }[];
+  t.match(await listed(), [{ projector: file, staged: true, files: 2 }]);
+  t.match((await leasehold('models', '--pulled')).out, /STATE +PROJECTOR\n[\s\S]*o\/sees .* pulled +mmproj-x-F16\.gguf/);
+  t.strictSame(readFileSync(join(path, file)), projector(3));
+  writeFileSync(join(path, file), Buffer.alloc(projector(3).length, 1));
+  t.match(await leasehold('verify', 'o/sees'), { code: 1, out: /mmproj-x-F16\.gguf: its hash is/ });
+  hub.requests.length = 0;
+  t.equal((await leasehold('pull', 'o/sees')).code, 0);
+  t.strictSame(hub.requests.filter(({ storage, range }) => storage && range === null).length, 1, 'that file alone is fetched again');
+  t.match(await leasehold('rm', 'o/sees'), { code: 0, out: new RegExp(`${String(gguf().length + projector(3).length)} B free again`) });
+  t.notOk(existsSync(path));
 });
 
 t.test('what is refused is told with what to do, and leaves nothing behind', async (t) => {

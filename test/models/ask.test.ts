@@ -1,5 +1,5 @@
 // A model by what a person calls it, estimated: files and folders here, the models that ship, and the command.
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
@@ -16,7 +16,7 @@ import { publicShapes, writeShape } from '../fixtures/gguf-shapes.js';
 import { plainConfig } from '../fixtures/public-shapes.js';
 import { safetensorsBytes } from '../fixtures/safetensors.js';
 import { Models } from '../../src/models/models.js';
-import { gguf as ggufBytes, transformersModel } from './hub/models.js';
+import { projector, transformersModel } from './hub/models.js';
 import { large, startHub } from './hub/server.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'leasehold-ask-'));
@@ -114,16 +114,16 @@ t.test('a repository on a hub is estimated from its headers, before a byte of a 
   t.match(gguf, { engine: null, estimate: { options: { backend: 'llama' } } });
   t.equal(weightsOf(gguf), weightsOf(await ask('./m.gguf')));
   const vision = { 'clip.vision.image_size': 336, 'clip.vision.patch_size': 14, 'clip.vision.embedding_length': 1_024, 'clip.vision.feed_forward_length': 4_096, 'clip.vision.attention.head_count': 16 };
-  hub.publish('o/sees-GGUF', [large('m-Q8_0.gguf', readFileSync(join(folder, 'm.gguf'))), large('mmproj-F16.gguf', ggufBytes(vision))]);
+  hub.publish('o/sees-GGUF', [large('m-Q8_0.gguf', readFileSync(join(folder, 'm.gguf'))), large('mmproj-F16.gguf', projector(1, vision))]);
   const [seeing, blind] = [await remote('o/sees-GGUF'), await remote('o/sees-GGUF', { projector: 'none' })];
   t.match(seeing.estimate.cards[0]?.projector?.how, /^mmproj-F16\.gguf; first image of 336 pixels/);
   t.equal(blind.estimate.cards[0]?.projector, null);
   t.equal((seeing.estimate.cards[0]?.total.bytes ?? 0) - (blind.estimate.cards[0]?.total.bytes ?? 0), seeing.estimate.cards[0]?.projector?.bytes);
   t.equal((await remote('o/m-GGUF:Q8_0', { draft: 'o/sees-GGUF' })).estimate.cards[0]?.draft?.bytes, blind.estimate.cards[0]?.total.bytes, 'who drafts sees nothing');
-  writeFileSync(join(folder, 'mine.gguf'), ggufBytes(vision));
+  writeFileSync(join(folder, 'mine.gguf'), projector(1, vision));
   t.match((await remote('o/m-GGUF:Q8_0', { projector: { path: './mine.gguf' } })).estimate.cards[0]?.projector?.how, /^mine\.gguf/, 'one that lies here goes with a model that does not');
-  hub.publish('o/hears-GGUF', [large('m-Q8_0.gguf', readFileSync(join(folder, 'm.gguf'))), large('mmproj-F16.gguf', ggufBytes())]);
-  await t.rejects(remote('o/hears-GGUF'), { code: 'estimate_unknown', message: /clip\.vision\.image_size \(it is missing in mmproj-F16\.gguf; the projector may be left out\)/ });
+  hub.publish('o/unsized-GGUF', [large('m-Q8_0.gguf', readFileSync(join(folder, 'm.gguf'))), large('mmproj-F16.gguf', projector())]);
+  await t.rejects(remote('o/unsized-GGUF'), { code: 'estimate_unknown', message: /clip\.vision\.image_size \(it is missing in mmproj-F16\.gguf; the projector may be left out\)/ });
   hub.publish('o/both', [...transformersModel({ config }), large('m-Q8_0.gguf', readFileSync(join(folder, 'm.gguf')))]);
   t.match(await remote('o/both'), { estimate: { options: { backend: 'transformers' } } });
   t.match(await remote('o/both', { backend: 'llama' }), { estimate: { options: { backend: 'llama' } } }, 'of both formats the engine’s own');
@@ -150,6 +150,35 @@ t.test('what was pulled is estimated from what lies here, by its reference or it
   const { path } = await models.find('o/llama').then(({ folder: at }) => ({ path: join(at, 'model.safetensors') }));
   rmSync(path);
   await t.rejects(of(profiles[0]?.id ?? ''), { code: 'hub_unreachable' }, 'what is not whole here is read where it came from');
+});
+
+t.test('a projector that was pulled is counted from what lies here, one that was left out is not', async (t) => {
+  const hub = await startHub();
+  const sizes = { 'clip.vision.image_size': 336, 'clip.vision.patch_size': 14, 'clip.vision.embedding_length': 1_024, 'clip.vision.feed_forward_length': 4_096, 'clip.vision.attention.head_count': 16 };
+  hub.publish('o/sees-GGUF', [large('m-Q8_0.gguf', readFileSync(join(folder, 'm.gguf'))), large('mmproj-F16.gguf', projector(1, sizes))]);
+  const env = { HF_ENDPOINT: hub.endpoint, LEASEHOLD_MODELS: join(folder, 'seeing') };
+  const of = async (model: string, changes: Partial<Question> = {}) => (await askEstimate({ model, contextTokens: 1_000, projector: 'fitting', draft: null, declaredBytes: null, askEngine: false, ...changes }, { env, cwd: folder, limits: defaultLimits })).estimate.cards[0]?.projector;
+  const models = new Models({ env, donors: { hub: [], llama: [], ollama: [] } });
+  t.teardown(() => models.close());
+  const before = await of('o/sees-GGUF');
+  t.ok(before);
+  const blind = (await models.pull('o/sees-GGUF', { projector: false })).profile.id;
+  t.equal(await of('o/sees-GGUF'), null, 'left out, as it was pulled');
+  t.equal(await of(blind), null);
+  const { profile: { id: seeing }, downloadedBytes } = await models.pull('o/sees-GGUF');
+  t.equal(downloadedBytes, projector(1, sizes).length, 'the model itself was here');
+  const file = join((await models.find(blind)).folder, 'm-Q8_0.gguf');
+  renameSync(file, `${file}.away`);
+  t.equal(await of(blind), null, 'nor where the profile alone is left, and its hub is asked');
+  t.strictSame(await of(seeing), before);
+  renameSync(`${file}.away`, file);
+  await hub.close();
+  for (const model of ['o/sees-GGUF', seeing]) {
+    t.strictSame(await of(model), before, model);
+    t.equal(await of(model, { projector: 'none' }), null);
+  }
+  writeFileSync(join(folder, 'mine.gguf'), projector(1, sizes));
+  t.match((await of(seeing, { projector: { path: './mine.gguf' } }))?.how, /^mine\.gguf/, 'another one goes before it');
 });
 
 t.test('the command', async (t) => {

@@ -206,6 +206,48 @@ t.test('B11: a projector is inside, with what the first image takes, and its siz
   t.equal(unknownOf(() => of(config, { backend: 'vllm', contextTokens: 16 })), 'vision_config.image_size');
 });
 
+t.test('B11: what hears sound is inside as what sees is, where it is known how much it hears at once', async (t) => {
+  const text = await ggufHeader(shapeSource(gemma));
+  const options = asked({ backend: 'llama', contextTokens: 4_096 });
+  type Metadata = Readonly<Record<string, GgufValue>>;
+  const number = (value: number): GgufValue => ({ kind: 'u32', value });
+  const word = (value: string): GgufValue => ({ kind: 'string', value });
+  const flag = (value: boolean): GgufValue => ({ kind: 'bool', value });
+  const positions = { name: 'a.position_embd.weight', dimensions: [1_280, 1_500], type: 'f32', data: () => [] } as const;
+  const factsWith = async (metadata: Metadata, tensors: GgufSource['tensors'] = [positions]) => factsOfGguf('g', [text], {
+    name: 'mmproj.gguf', header: await ggufHeader({ metadata: new Map<string, GgufValue>([['general.architecture', word('clip')], ...Object.entries(metadata)]), tensors }),
+  });
+  const audio: Metadata = { 'clip.has_audio_encoder': flag(true), 'clip.has_vision_encoder': flag(false), 'clip.audio.embedding_length': number(1_280), 'clip.audio.feed_forward_length': number(5_120), 'clip.audio.attention.head_count': number(20), 'clip.audio.num_mel_bins': number(128) };
+  const vision: Metadata = { 'clip.vision.image_size': number(336), 'clip.vision.patch_size': number(14), 'clip.vision.embedding_length': number(1_024), 'clip.vision.feed_forward_length': number(4_096), 'clip.vision.attention.head_count': number(16) };
+  const weightBytes = 1_280 * 1_500 * 4;
+  const heardBytes = 1_500 * (6 * 1_280 + 2 * 5_120) * 4;
+  const scoreBytes = 20 * 1_500 * 1_500 * 4;
+  const seenBytes = 576 * (6 * 1_024 + 2 * 4_096) * 4;
+  const projectorWith = async (metadata: Metadata) => estimate({ facts: await factsWith(metadata), options }).cards[0]?.projector;
+  for (const type of ['ultravox', 'voxtral', 'qwen2a', 'qwen2.5o', 'glma']) {
+    const wanted = { leastBytes: weightBytes + heardBytes, bytes: weightBytes + heardBytes + scoreBytes, how: 'mmproj.gguf; first sound, 1500 positions' };
+    t.strictSame(await projectorWith({ ...audio, 'clip.projector_type': word(type) }), wanted, type);
+    t.strictSame(await projectorWith({ ...audio, 'clip.projector_type': word('resampler'), 'clip.audio.projector_type': word(type) }), wanted, 'what is said of the sound alone goes first');
+  }
+  t.equal((await projectorWith({ ...audio, ...vision, 'clip.has_vision_encoder': flag(true), 'clip.projector_type': word('qwen2.5o') }))?.leastBytes, weightBytes + heardBytes + seenBytes, 'one that does both has both');
+  const field = async (metadata: Metadata, tensors?: GgufSource['tensors']) => {
+    const facts = await factsWith(metadata, tensors);
+    return unknownOf(() => estimate({ facts, options }));
+  };
+  const { 'clip.audio.feed_forward_length': _, ...narrow } = audio;
+  t.equal(await field({ ...narrow, 'clip.projector_type': word('ultravox') }), 'clip.audio.feed_forward_length');
+  t.equal(await field(audio), 'clip.audio.projector_type');
+  t.equal(await field({ ...audio, 'clip.audio.projector_type': word('lfm2a') }), 'clip.audio.projector_type', 'one that takes any length at once');
+  t.equal(await field({ ...audio, 'clip.projector_type': word('lfm2a') }), 'clip.projector_type');
+  t.equal(await field({ ...audio, 'clip.projector_type': word('ultravox') }, []), 'a.position_embd.weight');
+  t.equal(await field({ 'clip.has_vision_encoder': flag(false) }), 'clip.has_vision_encoder');
+  const config: JsonObject = { text_config: plainConfig, audio_config: { d_model: 1_280, encoder_ffn_dim: 5_120, encoder_attention_heads: 20, max_source_positions: 1_500 } };
+  const heard = of(config, { backend: 'vllm', contextTokens: 16 }).cards[0]?.projector;
+  t.strictSame(heard, { leastBytes: heardBytes / 2, bytes: (heardBytes + scoreBytes) / 2, how: 'first sound, 1500 positions' });
+  t.strictSame(of({ text_config: plainConfig, thinker_config: config }, { backend: 'vllm', contextTokens: 16 }).cards[0]?.projector, heard);
+  t.equal(unknownOf(() => of({ text_config: plainConfig, audio_config: { d_model: 1_280 } }, { backend: 'vllm', contextTokens: 16 })), 'audio_config.max_source_positions');
+});
+
 t.test('a draft model is inside, all of it', async (t) => {
   const options = asked({ backend: 'vllm', contextTokens: 4_096 });
   const facts = factsOf(plainConfig);

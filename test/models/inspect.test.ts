@@ -6,12 +6,12 @@ import { HubClient } from '../../src/models/hub/client.js';
 import { HubFileSource, firstReadBytes } from '../../src/models/hub/file-source.js';
 import type { Pauses } from '../../src/models/hub/patience.js';
 import { hubSettings, Token } from '../../src/models/hub/settings.js';
-import { inspectReference, type Inspection } from '../../src/models/inspect/inspect.js';
-import { currentPolicy, type Backend } from '../../src/models/policy/policy.js';
+import { inspectReference, type Inspection, type InspectOptions } from '../../src/models/inspect/inspect.js';
+import { currentPolicy } from '../../src/models/policy/policy.js';
 import { createReading } from '../../src/models/reading/reading.js';
 import { parseHubReference } from '../../src/models/reference.js';
 import * as faults from './hub/faults.js';
-import { gguf, llamaConfig, packed, safetensors, splitGguf, tinyRepository, transformersModel, type ModelParts } from './hub/models.js';
+import { gguf, llamaConfig, packed, projector, safetensors, splitGguf, tinyRepository, transformersModel, type ModelParts } from './hub/models.js';
 import { large, small, startHub, validToken, type HubFile, type TestHub } from './hub/server.js';
 
 const reading = createReading();
@@ -22,7 +22,7 @@ interface Scene {
   readonly hub: TestHub;
   readonly client: HubClient;
   readonly slept: number[];
-  readonly inspect: (reference: string, backend?: Backend) => Promise<Inspection>;
+  readonly inspect: (reference: string, options?: InspectOptions) => Promise<Inspection>;
   /** The error of an inspection. */
   readonly refused: (reference: string) => Promise<LeaseholdError>;
   /** Bytes that were asked for of a file. */
@@ -37,7 +37,7 @@ async function scene(t: Test, { token, limits = {} }: { readonly token?: string;
   const settings = hubSettings({ HF_ENDPOINT: hub.endpoint, ...token === undefined ? {} : { HF_TOKEN: token } });
   const all = { ...defaultLimits, ...limits };
   const client = new HubClient({ settings, limits: all, pauses });
-  const inspect = (reference: string, backend?: Backend) => inspectReference({ client, reading, policy, limits: all }, parseHubReference(reference), { backend: backend ?? null });
+  const inspect = (reference: string, options: InspectOptions = {}) => inspectReference({ client, reading, policy, limits: all }, parseHubReference(reference), options);
   return {
     hub, client, slept, inspect,
     refused: (reference) => inspect(reference).then(() => { throw new Error('it was not refused'); }, (error: unknown) => {
@@ -60,7 +60,7 @@ t.test('a model in the Transformers layout becomes a profile pinned to a commit'
   t.strictSame(files.map(({ path }) => path), [...Object.keys(shards), 'model.safetensors.index.json', 'config.json', 'tokenizer.json', 'tokenizer_config.json']);
   t.equal(profile.artifact_bytes, files.slice(0, 2).reduce((sum, { sizeBytes }) => sum + (sizeBytes ?? 0), 0));
   t.equal(repository.security.complete, true);
-  t.equal((await inspect('o/llama', 'vllm')).profile.backend, 'vllm');
+  t.equal((await inspect('o/llama', { backend: 'vllm' })).profile.backend, 'vllm');
   t.equal((await inspect('o/llama')).profile.id, profile.id, 'the same again');
 
   t.test('and a tiny model of ours does, in both of its layouts', async (t) => {
@@ -395,7 +395,7 @@ t.test('a mirror whose answer has no sizes is asked for its tree', async (t) => 
 t.test('GGUF repositories', async (t) => {
   const { hub, inspect, refused } = await scene(t);
   const quants = ['Q4_K_M', 'Q8_0', 'IQ2_XXS', 'BF16'];
-  hub.publish('o/X-GGUF', [...quants.map((quant, index) => large(`X-3B-${quant}.gguf`, gguf({}, index))), large('mmproj-X-F16.gguf', gguf()), large('imatrix.gguf', gguf()), small('README.md', '')]);
+  hub.publish('o/X-GGUF', [...quants.map((quant, index) => large(`X-3B-${quant}.gguf`, gguf({}, index))), large('mmproj-X-F16.gguf', projector()), large('imatrix.gguf', gguf()), small('README.md', '')]);
   hub.publish('o/one', [large('model.gguf', gguf())]);
   hub.publish('o/two', [large('a-Q5_K_M.gguf', gguf()), large('b-Q8_0.gguf', gguf()), large('sub/b-Q8_0.gguf', gguf())]);
   const split = splitGguf('Q4_K_M/X-70B-Q4_K_M', 3);
@@ -412,25 +412,38 @@ t.test('GGUF repositories', async (t) => {
     for (const [reference, files] of cases) t.strictSame(await chosen(reference), files, reference);
     const { profile, files } = await inspect('o/X-GGUF');
     t.match(profile, { backend: 'llama_cpp', architecture: 'qwen3', quantization_method: 'q4_k_m', advertised_context_tokens: 40_960, max_context_tokens: 32_768, runtime_requirements: ['node-llama-cpp==3.21.1'] });
-    t.equal(files.length, 1);
+    t.strictSame(files.map(({ path }) => path), ['X-3B-Q4_K_M.gguf', 'mmproj-X-F16.gguf']);
+    t.equal(profile.artifact_bytes, gguf().length + projector().length);
     t.not((await inspect('o/X-GGUF:Q8_0')).profile.id, profile.id);
   });
 
   t.test('come with the projector that llama.cpp would take: of the nearest folder, then of the nearest bits', async (t) => {
     const projectorOf = async (reference: string) => (await inspect(reference)).projector?.path ?? null;
     t.equal(await projectorOf('o/X-GGUF:Q8_0'), 'mmproj-X-F16.gguf');
-    t.notOk((await inspect('o/X-GGUF:Q8_0')).files.some(({ path }) => path.includes('mmproj')), 'which is not staged: the engine here reads text alone');
+    const [seeing, blind] = [await inspect('o/X-GGUF:Q8_0'), await inspect('o/X-GGUF:Q8_0', { projector: false })];
+    t.match(seeing, { profile: { projector_file: 'mmproj-X-F16.gguf', weight_files: ['X-3B-Q8_0.gguf'], artifact_bytes: gguf().length + projector().length } });
+    t.strictSame(seeing.files.map(({ path }) => path), ['X-3B-Q8_0.gguf', 'mmproj-X-F16.gguf']);
+    t.match(blind, { projector: null, profile: { projector_file: '', artifact_bytes: gguf().length } }, 'unless it is to be left out');
+    t.strictSame(blind.files.map(({ path }) => path), ['X-3B-Q8_0.gguf']);
+    t.not(blind.profile.id, seeing.profile.id, 'which is another model');
     t.equal(await projectorOf('o/one'), null);
     hub.publish('o/sees', [
       large('x-Q4_K_M.gguf', gguf()), large('big/x-BF16.gguf', gguf({}, 1)), large('mtp-x-Q4_K_M.gguf', gguf({}, 2)),
-      ...['mmproj-F32', 'mmproj-F16', 'mmproj-BF16', 'mmproj-Q8_0', 'big/mmproj-F32', 'other/mmproj-Q4_0'].map((name, index) => large(`${name}.gguf`, gguf({}, 10 + index))),
+      ...['mmproj-F32', 'mmproj-F16', 'mmproj-BF16', 'mmproj-Q8_0', 'big/mmproj-F32', 'other/mmproj-Q4_0'].map((name, index) => large(`${name}.gguf`, projector(10 + index))),
     ]);
     t.equal(await projectorOf('o/sees:Q4_K_M'), 'mmproj-Q8_0.gguf', 'never one of another folder');
     t.equal(await projectorOf('o/sees:BF16'), 'big/mmproj-F32.gguf', 'the nearest folder goes before the bits');
-    hub.publish('o/equal', [large('x-Q4_K_M.gguf', gguf()), large('mmproj-BF16.gguf', gguf({}, 1)), large('mmproj-F16.gguf', gguf({}, 2))]);
+    hub.publish('o/equal', [large('x-Q4_K_M.gguf', gguf()), large('mmproj-BF16.gguf', projector(1)), large('mmproj-F16.gguf', projector(2))]);
     t.equal(await projectorOf('o/equal'), 'mmproj-BF16.gguf', 'of equal ones the first that is listed');
     hub.publish('o/safetensors', transformersModel({ more: [large('mmproj-F16.gguf', gguf())] }));
     t.equal(await projectorOf('o/safetensors'), null);
+    for (const [what, bytes, reason] of [
+      ['no GGUF', Buffer.alloc(64, 7), /./], ['a text model', gguf(), /its architecture is "qwen3"/],
+    ] as const) {
+      hub.publish('o/blind', [large('x-Q4_K_M.gguf', gguf()), large('mmproj-F16.gguf', bytes)]);
+      t.match(await refused('o/blind'), { code: 'weights_layout_invalid', details: { file: 'mmproj-F16.gguf', reason }, help: /--no-projector leaves it out/ }, what);
+      t.equal((await inspect('o/blind', { projector: false })).projector, null, 'what is left out is not looked at');
+    }
   });
 
   t.test('say what there is to choose from where it is not clear', async (t) => {

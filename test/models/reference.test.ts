@@ -20,7 +20,7 @@ const parse = (text: string): ModelReference => parseReference(text, surrounding
 function made(facts: Partial<ProfileFacts> = {}, backend: Backend | null = null): Profile {
   const all: ProfileFacts = {
     repository: 'owner/model', commit: '9'.repeat(40), architecture: 'MuseGlimmerForConditionalGeneration', quantization: 'none', dtype: 'bfloat16',
-    artifactBytes: 25 * 1024 ** 3, advertisedContextTokens: 8_192, weightFiles: [], ...facts,
+    artifactBytes: 25 * 1024 ** 3, advertisedContextTokens: 8_192, weightFiles: [], projectorFile: '', ...facts,
   };
   return generateProfile(all, rowFor(policy, { ...all, backend }), policy);
 }
@@ -138,7 +138,7 @@ t.test('a profile', async (t) => {
     const base = made();
     const other: readonly Partial<Profile>[] = [
       { revision: '8'.repeat(40) }, { dtype: 'float16' }, { backend: 'vllm' }, { estimated_vram_gb: 35.1 }, { max_context_tokens: 4_096 }, { backend_options: {} }, { runtime_requirements: [] },
-      { execution_target: 'local_apple' }, { max_images: 9 }, { max_video_frames: 9 }, { max_file_bytes: 9 }, { max_file_characters: 9 }, { allow_mixed_image_video: true }, { weight_files: ['a.gguf'] },
+      { execution_target: 'local_apple' }, { max_images: 9 }, { max_video_frames: 9 }, { max_file_bytes: 9 }, { max_file_characters: 9 }, { allow_mixed_image_video: true }, { weight_files: ['a.gguf'] }, { projector_file: 'mmproj.gguf' },
     ];
     const digests = other.map((change) => digestOf({ ...base, ...change }, policy));
     t.equal(new Set([...digests, digestOf(base, policy)]).size, other.length + 1);

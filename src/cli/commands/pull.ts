@@ -19,6 +19,8 @@ interface PullOptions {
   readonly backend?: Backend;
   readonly pin?: readonly string[];
   readonly quiet?: boolean;
+  /** False with --no-projector. */
+  readonly projector?: boolean;
 }
 
 export async function pull(context: CommandContext, args: readonly unknown[], options: PullOptions): Promise<number> {
@@ -30,7 +32,7 @@ export async function pull(context: CommandContext, args: readonly unknown[], op
     try {
       status.show(`asking the hub for ${reference}`, null);
       const pulled = await models.pull(reference, {
-        signal, pins, backend: options.backend ?? null,
+        signal, pins, backend: options.backend ?? null, projector: options.projector ?? true,
         onInspected(inspection) {
           const told = engineNote(inspection);
           if (told === null) return;
@@ -96,7 +98,7 @@ function summary({ profile, reference, downloadedBytes, reusedBytes, elapsedMs, 
     `${reference} is here: ${profile.architecture}, ${formatBytes(profile.artifact_bytes)} of weights for ${profile.backend}; ${how.join(', ') || 'it was already'}.`,
     `  commit  ${profile.revision}`,
     `  profile ${profile.id}`,
-    ...projector === null ? [] : [`  It could see images through ${projector.path}${projector.sizeBytes === null ? '' : ` (${formatBytes(projector.sizeBytes)})`}; llama.cpp here reads text alone, so that was not brought.`],
+    ...projector === null ? [] : [`  projector ${projector.path}${projector.sizeBytes === null ? '' : ` (${formatBytes(projector.sizeBytes)})`}, for engines that see or hear: llama.cpp here reads text alone. --no-projector leaves it out.`],
     ...securityScanComplete ? [] : ['  The hub had not finished its security scan of it.'],
   ];
 }

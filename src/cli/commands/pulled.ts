@@ -10,6 +10,7 @@ import { tinyModels } from '../../orchestrator/shipped-models.js';
 import { stoppableOnceConfigured, withOrchestrator, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
 import { reportError, writeJson, writeLine } from '../report.js';
+import type { Palette } from '../terminal/colour.js';
 import { createStatusLine, noStatusLine } from '../terminal/progress.js';
 import { formatBytes, formatCount } from '../terminal/size-format.js';
 import { renderTable, tableColumns, type Column } from '../terminal/table.js';
@@ -18,6 +19,8 @@ import { withModels } from './with-models.js';
 const columns: readonly Column[] = [
   { title: 'MODEL', shrinkTo: 16, keeps: 'end' }, { title: 'FOR' }, { title: 'QUANT' }, { title: 'WEIGHTS', align: 'right' }, { title: 'CONTEXT', align: 'right' }, { title: 'COMMIT' }, { title: 'STATE' },
 ];
+/** Stands there where a model has one. */
+const projectorColumn: Column = { title: 'PROJECTOR', shrinkTo: 9, keeps: 'end' };
 
 export async function pulled(context: CommandContext): Promise<number> {
   const { io, json, palette } = context;
@@ -26,7 +29,7 @@ export async function pulled(context: CommandContext): Promise<number> {
     const found = await store.list((error) => { faults.push(error); });
     if (json) for (const model of found) writeJson(io, { ...viewOf(model) });
     else if (found.length === 0) writeLine(io, 'Nothing has been pulled. `leasehold pull owner/name` brings a model here.');
-    else for (const line of renderTable(columns, found.map(rowOf), tableColumns(io.stdout), palette)) writeLine(io, line);
+    else for (const line of tableOf(found, tableColumns(io.stdout), palette)) writeLine(io, line);
     for (const fault of faults) reportError(io, context.errorPalette, fault, json);
     return faults.length === 0 ? exitCodes.done : exitCodes.failed;
   });
@@ -121,9 +124,16 @@ async function usersOf(context: CommandContext, { folder, missing, manifest }: S
 function viewOf({ manifest: { profile, requested_reference: reference, resolved_at_unix: at }, missing, folder, files }: StoredModel): Readonly<Record<string, unknown>> {
   return {
     model: reference, profile_id: profile.id, repository: profile.repository, revision: profile.revision, backend: profile.backend, architecture: profile.architecture,
-    quantization_method: profile.quantization_method, artifact_bytes: profile.artifact_bytes, max_context_tokens: profile.max_context_tokens, resolved_at_unix: at,
+    quantization_method: profile.quantization_method, artifact_bytes: profile.artifact_bytes, projector: profile.projector_file === '' ? null : profile.projector_file, max_context_tokens: profile.max_context_tokens, resolved_at_unix: at,
     staged: missing === null, missing, path: folder, files: files.length,
   };
+}
+
+function tableOf(found: readonly StoredModel[], width: number, palette: Palette): readonly string[] {
+  const projectors = found.map(({ manifest: { profile } }) => profile.projector_file);
+  const some = projectors.some((file) => file !== '');
+  const rows = found.map((model, index) => [...rowOf(model), ...some ? [projectors[index] === '' ? '-' : projectors[index] ?? '-'] : []]);
+  return renderTable(some ? [...columns, projectorColumn] : columns, rows, width, palette);
 }
 
 function rowOf({ manifest: { profile, requested_reference: reference }, missing }: StoredModel): readonly string[] {

@@ -7,7 +7,7 @@ import { inspectReference } from '../inspect/inspect.js';
 import { currentPolicy } from '../policy/policy.js';
 import { curatedProfiles, shippedFolder } from '../profile/curated.js';
 import { createReading, type Reading } from '../reading/reading.js';
-import { parseHubReference, parseReference, type HubReference } from '../reference.js';
+import { parseHubReference, parseReference } from '../reference.js';
 import { partPaths } from '../formats/gguf-parts.js';
 import { fileSource } from '../formats/source.js';
 import { estimate, type ModelEstimate } from './estimate.js';
@@ -15,11 +15,20 @@ import type { ModelFacts } from './facts.js';
 import { exact } from './figure.js';
 import { hubFiles } from './hub-files.js';
 import { askLlama, type LlamaAnswer } from './llama-reckoning.js';
-import { localFiles, type Wanted, type WantedProjector } from './local-files.js';
+import { localFiles } from './local-files.js';
 import { UnknownField } from './model-shape.js';
 import { defaultOptions, llamaBatchTokens, type Backend, type EstimateOptions } from './options.js';
-import { backendOf, placeOfProfile, placeOfPulled, type PlaceHere } from './places.js';
+import { backendOf, placeOfProfile, placeOfPulled, type PlaceHere, type PlaceOnHub } from './places.js';
 import { readFacts, type OpenSource } from './read-facts.js';
+
+/** A file here by its path; `fitting`: the one that was pulled with the model, or would be; of other files here none is guessed. */
+export type WantedProjector = { readonly path: string } | 'fitting' | 'none';
+
+interface Wanted {
+  readonly projector: WantedProjector;
+  /** Left out: what the model was pulled for, or its format says. */
+  readonly backend: Backend | undefined;
+}
 
 export interface Question extends Partial<Omit<EstimateOptions, 'contextTokens'>> {
   readonly model: string;
@@ -81,32 +90,33 @@ async function factsOfReference(text: string, wanted: Wanted, surroundings: Surr
 }
 
 /** A profile stands for files: those that ship or were pulled lie here, those of a repository on its hub. */
-async function placeOf(text: string, backend: Backend | undefined, { env, cwd }: Surroundings): Promise<PlaceHere | HubReference> {
+async function placeOf(text: string, backend: Backend | undefined, { env, cwd }: Surroundings): Promise<PlaceHere | PlaceOnHub> {
   const curated = curatedProfiles();
   const reference = parseReference(text, { cwd, curatedIds: new Set(curated.keys()) });
-  if ('path' in reference) return { path: reference.path, backend: null };
+  if ('path' in reference) return { path: reference.path, backend: null, projector: null };
   if (reference.kind === 'generated') return placeOfProfile(reference.id, env, cwd);
-  if (reference.kind === 'hub') return await placeOfPulled(reference, backend, env, cwd) ?? reference;
+  if (reference.kind === 'hub') return await placeOfPulled(reference, backend, env, cwd) ?? { reference, projector: true };
   const profile = curated.get(reference.id);
   if (profile === undefined) throw new LeaseholdError('model_unknown', { model: reference.id, known: [...curated.keys()].join(', ') });
   const shipped = shippedFolder(profile);
-  if (shipped !== null) return { path: shipped, backend: null };
+  if (shipped !== null) return { path: shipped, backend: null, projector: null };
   const onHub = parseHubReference(`${profile.repository}@${profile.revision}`);
-  return await placeOfPulled(onHub, backend, env, cwd) ?? onHub;
+  return await placeOfPulled(onHub, backend, env, cwd) ?? { reference: onHub, projector: true };
 }
 
-async function factsHere({ path, backend }: PlaceHere, wanted: Wanted, { cwd, signal }: Surroundings, reading: Reading): Promise<Found> {
-  const projector = typeof wanted.projector === 'string' ? wanted.projector : { path: resolve(cwd, wanted.projector.path) };
+async function factsHere({ path, backend, projector: own }: PlaceHere, wanted: Wanted, { cwd, signal }: Surroundings, reading: Reading): Promise<Found> {
+  const named = typeof wanted.projector === 'string' ? null : resolve(cwd, wanted.projector.path);
+  const projector = wanted.projector === 'none' ? null : named ?? own;
   const files = await localFiles(path, { backend: wanted.backend ?? backend ?? undefined, projector }, reading);
   const facts = await readFacts(files, reading, signal);
   if (files.format === 'gguf') return { facts, backend: 'llama', path: partPaths(files.name)[0] ?? files.name };
   return { facts, backend: backend ?? 'transformers', path: null };
 }
 
-async function factsOnHub(reference: HubReference, wanted: Wanted, { env, cwd, limits, signal }: Surroundings, reading: Reading): Promise<Found> {
+async function factsOnHub(place: PlaceOnHub, wanted: Wanted, { env, cwd, limits, signal }: Surroundings, reading: Reading): Promise<Found> {
   const client = new HubClient({ settings: hubSettings(env), limits, ...(signal === undefined ? {} : { signal }) });
-  const inspection = await inspectReference({ client, reading, policy: currentPolicy(), limits }, reference, wanted.backend === 'llama' ? { backend: 'llama_cpp' } : {});
-  const files = hubFiles(client, inspection, wanted.projector === 'fitting');
+  const inspection = await inspectReference({ client, reading, policy: currentPolicy(), limits }, place.reference, { projector: wanted.projector === 'fitting' && place.projector, ...wanted.backend === 'llama' ? { backend: 'llama_cpp' } : {} });
+  const files = hubFiles(client, inspection);
   // One that was named lies here.
   const named = typeof wanted.projector === 'string' || files.format !== 'gguf' ? files : { ...files, projector: fileAt(resolve(cwd, wanted.projector.path)) };
   return { facts: await readFacts(named, reading, signal), backend: backendOf(inspection.profile), path: null };

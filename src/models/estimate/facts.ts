@@ -30,6 +30,8 @@ export interface ModelFacts {
   readonly tied: boolean | null;
   /** The part that sees images: where its sizes are stated. */
   readonly vision: JsonObject | null;
+  /** The part that hears, likewise. */
+  readonly audio: JsonObject | null;
   /** A projector file of its own, beside the model. */
   readonly projector: ProjectorFile | null;
 }
@@ -58,6 +60,7 @@ export function factsOfGguf(name: string, headers: readonly [GgufHeader, ...Gguf
     quantization: null,
     tied: !groups.some(({ pattern }) => pattern === 'output.weight'),
     vision: null,
+    audio: null,
   };
 }
 
@@ -65,7 +68,8 @@ export function factsOfGguf(name: string, headers: readonly [GgufHeader, ...Gguf
 export function factsOfSafetensors(name: string, config: JsonObject, headers: readonly SafetensorsHeader[]): ModelFacts {
   const groups = mergeGroups(headers.map((header) => header.groups));
   const fields = Fields.ofLanguageModel(config);
-  const { architectures, vision_config: vision, quantization_config: outer } = config;
+  const { architectures, quantization_config: outer } = config;
+  const sense = (name: string): JsonObject | null => asObject(config[name]) ?? asObject(nested(config, 'thinker_config', name));
   const quantization = Fields.of(asObject(outer) ?? asObject(fields.raw('quantization_config')) ?? {});
   const tied = fields.raw('tie_word_embeddings') ?? config['tie_word_embeddings'];
   const bytes = headers.length === 0 ? null : headers.reduce((sum, { tensorBytes }) => sum + tensorBytes, 0);
@@ -80,7 +84,8 @@ export function factsOfSafetensors(name: string, config: JsonObject, headers: re
     configDtype: statedDtype(config, fields),
     quantization: quantization.text('quant_method') ?? quantization.text('quant_algo'),
     tied: typeof tied === 'boolean' ? tied : null,
-    vision: asObject(vision) ?? asObject(nested(config, 'thinker_config', 'vision_config')) ?? null,
+    vision: sense('vision_config'),
+    audio: sense('audio_config'),
     projector: null,
   };
 }

@@ -6,12 +6,12 @@ import { unusableFile } from '../formats/fault.js';
 import type { RepositoryFile } from '../hub/repository.js';
 import type { ModelFiles, OpenSource } from './read-facts.js';
 
-/** With the projector that fits, where `withProjector` asks for it. */
-export function hubFiles(client: HubClient, { repository, files, projector }: Pick<Inspection, 'repository' | 'files' | 'projector'>, withProjector: boolean): ModelFiles {
+/** Those that an inspection found, its projector with them. */
+export function hubFiles(client: HubClient, { repository, files, projector }: Pick<Inspection, 'repository' | 'files' | 'projector'>): ModelFiles {
   const name = `${repository.name}@${repository.commit.slice(0, 8)}`;
   const open = (file: RepositoryFile): OpenSource => async () => new HubFileSource(client, repository, file);
-  const parts = files.filter(({ path }) => /\.gguf$/i.test(path));
-  if (parts.length > 0) return { format: 'gguf', name, parts: parts.map(open), projector: projector === null || !withProjector ? null : open(projector) };
+  const parts = files.filter((file) => /\.gguf$/i.test(file.path) && file !== projector);
+  if (parts.length > 0) return { format: 'gguf', name, parts: parts.map(open), projector: projector === null ? null : open(projector) };
   const config = repository.files.find(({ path }) => path === 'config.json');
   if (config === undefined) throw unusableFile(name, 'it has no config.json');
   return { format: 'safetensors', name, config: open(config), weights: files.filter(({ path }) => path.endsWith('.safetensors')).map(open) };

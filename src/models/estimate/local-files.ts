@@ -10,27 +10,24 @@ import type { ModelFiles } from './read-facts.js';
 
 const indexName = 'model.safetensors.index.json';
 
-/** A GGUF file of its own, by its absolute path. */
-export type WantedProjector = { readonly path: string } | 'fitting' | 'none';
-
-export interface Wanted {
-  /** `fitting`: of a repository on a hub, the one that llama.cpp would fetch with it. Of files here none is guessed from what lies beside. */
-  readonly projector: WantedProjector;
+export interface WantedFiles {
+  /** The projector that goes with a GGUF, by its absolute path; null: none. None is guessed from what lies beside. */
+  readonly projector: string | null;
   /** What will run it, where that is said: of a folder with both formats its own is taken. Left out: llama.cpp, where there is one GGUF model. */
   readonly backend: Backend | undefined;
 }
 
 /** Rejects with `model_invalid`. */
-export async function localFiles(path: string, wanted: Wanted, reading: Reading): Promise<ModelFiles> {
+export async function localFiles(path: string, wanted: WantedFiles, reading: Reading): Promise<ModelFiles> {
   const { projector } = wanted;
   const kind = await stat(path).catch(() => null);
   if (kind?.isDirectory() !== true) {
-    return { format: 'gguf', name: path, parts: partPaths(path).map((part) => () => fileSource(part)), projector: typeof projector === 'string' ? null : () => fileSource(projector.path) };
+    return { format: 'gguf', name: path, parts: partPaths(path).map((part) => () => fileSource(part)), projector: projector === null ? null : () => fileSource(projector) };
   }
   return folderFiles(path, wanted, reading);
 }
 
-async function folderFiles(folder: string, wanted: Wanted, reading: Reading): Promise<ModelFiles> {
+async function folderFiles(folder: string, wanted: WantedFiles, reading: Reading): Promise<ModelFiles> {
   const names = await readdir(folder);
   const has = (name: string): boolean => names.includes(name);
   const ggufs = ggufModels(names).length;
@@ -55,7 +52,7 @@ function onlyWeights(folder: string, names: readonly string[]): readonly string[
   return found;
 }
 
-async function ggufFolder(folder: string, names: readonly string[], wanted: Wanted, reading: Reading): Promise<ModelFiles> {
+async function ggufFolder(folder: string, names: readonly string[], wanted: WantedFiles, reading: Reading): Promise<ModelFiles> {
   const first = ggufModels(names);
   const [only] = first;
   if (only === undefined || first.length > 1) throw unusableFile(folder, only === undefined ? 'it has neither a config.json nor a GGUF file' : `it has ${String(first.length)} GGUF models; name one of them`);

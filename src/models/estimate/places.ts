@@ -13,13 +13,21 @@ export interface PlaceHere {
   readonly path: string;
   /** What it was pulled for; null: its format says. */
   readonly backend: Backend | null;
+  /** Absolute; null: none was brought with it. */
+  readonly projector: string | null;
+}
+
+export interface PlaceOnHub {
+  readonly reference: HubReference;
+  /** False: it was left out when the profile was made. */
+  readonly projector: boolean;
 }
 
 /** What a generated profile stands for: its files here, or its repository at its commit. Rejects with `profile_unknown`, or what is wrong with its file. */
-export async function placeOfProfile(id: string, env: NodeJS.ProcessEnv, cwd: string): Promise<PlaceHere | HubReference> {
+export async function placeOfProfile(id: string, env: NodeJS.ProcessEnv, cwd: string): Promise<PlaceHere | PlaceOnHub> {
   const model = await storeAt(env, cwd).find(id);
-  const { repository, revision, weight_files: [first] } = model.manifest.profile;
-  return placeOf(model) ?? parseHubReference(`${repository}@${revision}${first === undefined ? '' : `:${first}`}`);
+  const { repository, revision, weight_files: [first], projector_file: projector } = model.manifest.profile;
+  return placeOf(model) ?? { reference: parseHubReference(`${repository}@${revision}${first === undefined ? '' : `:${first}`}`), projector: projector !== '' };
 }
 
 /** What was pulled for a reference, and for that engine where one is named; null where nothing is, or not all of it. */
@@ -42,6 +50,7 @@ function storeAt(env: NodeJS.ProcessEnv, cwd: string): ModelStore {
 }
 
 function placeOf({ manifest: { profile }, folder, missing }: StoredModel): PlaceHere | null {
-  const [first] = profile.weight_files;
-  return missing === null ? { path: first === undefined ? folder : join(folder, ...first.split('/')), backend: backendOf(profile) } : null;
+  const { weight_files: [first], projector_file: projector } = profile;
+  const at = (file: string): string => join(folder, ...file.split('/'));
+  return missing === null ? { path: first === undefined ? folder : at(first), backend: backendOf(profile), projector: projector === '' ? null : at(projector) } : null;
 }

@@ -9,7 +9,7 @@ import { readFacts } from './read-facts.js';
 export async function trainedTokensOf(path: string, limits: Limits, signal: AbortSignal): Promise<number | null> {
   const reading = createReading({ timeoutMs: limits.headerReadMs, memoryBytesMax: limits.headerMemoryBytesMax });
   try {
-    const { shape } = await readFacts(await localFiles(path, { projector: 'none', backend: 'llama' }, reading), reading, signal);
+    const { shape } = await readFacts(await localFiles(path, { projector: null, backend: 'llama' }, reading), reading, signal);
     return shape instanceof UnknownField ? null : shape.trainedTokens;
   } catch (error) {
     if (error instanceof LeaseholdError && error.code === 'model_invalid') return null;

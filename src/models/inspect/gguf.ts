@@ -1,5 +1,6 @@
 /** GGUF repositories: which of their files is meant, and whether it is whole. */
 import { LeaseholdError } from '../../../protocol/index.js';
+import { unusableReason } from '../formats/fault.js';
 import type { GgufHeader } from '../formats/gguf-header.js';
 import type { Repository, RepositoryFile } from '../hub/repository.js';
 import type { Reading } from '../reading/reading.js';
@@ -21,6 +22,7 @@ const partShape = /^(.+)-(\d{5})-of-(\d{5})$/;
 const quantShape = /(?:^|[-._/])((?:UD-)?(?:(?:IQ|TQ|Q)\d(?:_[A-Z0-9]+)*|BF16|FP?16|FP?32|MXFP4(?:_MOE)?))(?=$|[-._/])/gi;
 /** Files of the same kind that are no model by themselves. */
 const companions = /(^|[/_.-])(mmproj|imatrix)|(^|\/)mtp-/i;
+const projectorArchitecture = 'clip';
 /** What Ollama and llama.cpp take where nobody says which. */
 const usual = 'Q4_K_M';
 
@@ -112,6 +114,19 @@ export async function inspectGguf(open: OpenFile, reading: Reading, repository: 
   const held = headers.reduce((sum, header) => sum + header.tensors, 0);
   if (tensors !== null && choice.parts > 1 && tensors !== held) throw incomplete(`its parts hold ${String(held)} tensors of ${String(tensors)}`);
   return factsOf(first, repository.name, choice.files[0]?.path ?? choice.stem);
+}
+
+/** Reads the header of a projector: it must be a GGUF of that kind. */
+export async function inspectProjector(open: OpenFile, reading: Reading, repository: Repository, file: RepositoryFile): Promise<void> {
+  const fault = (reason: string, cause?: unknown): LeaseholdError => new LeaseholdError('weights_layout_invalid', { repository: repository.name, file: file.path, reason }, {
+    help: 'It is what sees images or hears; --no-projector leaves it out. Or choose another revision, or tell its owner.', ...cause === undefined ? {} : { cause },
+  });
+  const header = await reading.ggufHeader(open(file)).catch((error: unknown) => {
+    const reason = unusableReason(error);
+    throw reason === null ? error : fault(reason, error);
+  });
+  const architecture = header.scalars.get('general.architecture');
+  if (architecture !== projectorArchitecture) throw fault(`it is called a projector, and its architecture is ${architecture === undefined ? 'not stated' : JSON.stringify(architecture)}`);
 }
 
 function factsOf(header: GgufHeader | undefined, repository: string, file: string): GgufFacts {

@@ -16,7 +16,7 @@ import type { Profile } from '../profile/profile.js';
 import type { Reading } from '../reading/reading.js';
 import { isCommit, type HubReference } from '../reference.js';
 import { architectureOf, contextTokensOf, dtypeOf, quantizationOf, remoteCodeIn, type Config } from './facts.js';
-import { chooseGguf, ggufChoices, inspectGguf, projectorFor } from './gguf.js';
+import { chooseGguf, ggufChoices, inspectGguf, inspectProjector, projectorFor } from './gguf.js';
 import { assetsOf, checkListing, isAsset } from './listing.js';
 import type { OpenFile } from './open-file.js';
 import { checkHeaders, requireSafetensors, weightBytesWithin, weightsLayout } from './safetensors.js';
@@ -31,6 +31,8 @@ export interface InspectTools {
 export interface InspectOptions {
   /** Null: the policy's first choice. */
   readonly backend?: Backend | null;
+  /** False: what sees images or hears beside a GGUF is left out. Default: it is brought, as llama.cpp's `-hf` does. */
+  readonly projector?: boolean;
 }
 
 export interface Inspection {
@@ -39,7 +41,7 @@ export interface Inspection {
   readonly profile: Profile;
   /** Everything to be there before it can run, each with a size and a hash. */
   readonly files: readonly RepositoryFile[];
-  /** What an engine that takes images would load beside a GGUF; the one here takes none, so it is not among `files`. */
+  /** Of `files`, the one that sees images or hears beside a GGUF. The engine here reads text alone; others are given it. */
   readonly projector: RepositoryFile | null;
 }
 
@@ -71,7 +73,7 @@ export async function resolveAgain(client: HubClient, { name, commit, requestedR
 export async function inspectRepository(tools: Omit<InspectTools, 'client'>, open: OpenFile, reference: HubReference, repository: Repository, options: InspectOptions): Promise<Inspection> {
   checkListing(repository, tools.limits);
   const asGguf = reference.selection !== null || (ggufChoices(repository).length > 0 && (options.backend === 'llama_cpp' || !repository.files.some(({ path }) => path.endsWith('.safetensors'))));
-  const found = asGguf ? await inspectAsGguf(tools, open, reference, repository) : await inspectAsSafetensors(tools, open, repository, options.backend ?? null);
+  const found = asGguf ? await inspectAsGguf(tools, open, reference, repository, options.projector ?? true) : await inspectAsSafetensors(tools, open, repository, options.backend ?? null);
   requireHashes(repository, found.files);
   return { reference, repository, ...found };
 }
@@ -92,21 +94,24 @@ async function inspectAsSafetensors({ reading, policy, limits }: Omit<InspectToo
   await refuseRemoteCode(open, reading, repository, config);
   const row = rowFor(policy, { repository: name, architecture, quantization: facts.quantization, backend });
   await checkHeaders(open, reading, repository, layout);
-  const profile = generateProfile({ repository: name, commit, architecture, artifactBytes, ...facts, weightFiles: [] }, row, policy);
+  const profile = generateProfile({ repository: name, commit, architecture, artifactBytes, ...facts, weightFiles: [], projectorFile: '' }, row, policy);
   return { profile, projector: null, files: unique([...layout.files, ...layout.index === null ? [] : [layout.index], ...assets]) };
 }
 
-async function inspectAsGguf({ reading, policy, limits }: Omit<InspectTools, 'client'>, open: OpenFile, { selection }: HubReference, repository: Repository): Promise<Found> {
+async function inspectAsGguf({ reading, policy, limits }: Omit<InspectTools, 'client'>, open: OpenFile, { selection }: HubReference, repository: Repository, withProjector: boolean): Promise<Found> {
   const choice = chooseGguf(repository, selection);
-  const artifactBytes = weightBytesWithin(repository, choice.files, limits.modelWeightsBytesMax);
+  const projector = withProjector ? projectorFor(repository, choice) : null;
+  const files = projector === null ? choice.files : [...choice.files, projector];
+  const artifactBytes = weightBytesWithin(repository, files, limits.modelWeightsBytesMax);
   requireUnflagged(repository);
   const { architecture, contextTokens } = await inspectGguf(open, reading, repository, choice);
+  if (projector !== null) await inspectProjector(open, reading, repository, projector);
   const profile = generateProfile({
     repository: repository.name, commit: repository.commit, architecture, artifactBytes, quantization: (choice.quantization ?? 'unknown').toLowerCase(),
     // What llama.cpp computes and keeps its context in.
-    dtype: 'float16', advertisedContextTokens: contextTokens, weightFiles: choice.files.map(({ path }) => path),
+    dtype: 'float16', advertisedContextTokens: contextTokens, weightFiles: choice.files.map(({ path }) => path), projectorFile: projector?.path ?? '',
   }, policy.gguf, policy);
-  return { profile, files: choice.files, projector: projectorFor(repository, choice) };
+  return { profile, files, projector };
 }
 
 /** R136: a finding refuses, a scan that has not finished does not. */

@@ -38,6 +38,7 @@ export function canonicalBytes(profile: Profile, policy: Policy): Uint8Array {
     ...profile.execution_target === 'modal' ? {} : { execution_target: profile.execution_target },
     ...Object.fromEntries(unusual.map((name) => [name, profile[name]])),
     ...profile.weight_files.length === 0 ? {} : { weight_files: profile.weight_files },
+    ...profile.projector_file === '' ? {} : { projector_file: profile.projector_file },
   };
   return new TextEncoder().encode(print(fields));
 }

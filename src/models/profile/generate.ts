@@ -15,6 +15,8 @@ export interface ProfileFacts {
   readonly advertisedContextTokens: number;
   /** Files chosen among others; empty where there was nothing to choose. */
   readonly weightFiles: readonly string[];
+  /** Empty: none. */
+  readonly projectorFile: string;
 }
 
 /** The profile of a model under a policy. The same facts give the same id, everywhere. */
@@ -43,6 +45,7 @@ export function generateProfile(facts: ProfileFacts, row: PolicyRow, policy: Pol
     runtime_requirements: row.requirements.map((name) => policy.packages[name] ?? name),
     execution_target: 'modal',
     weight_files: facts.weightFiles,
+    projector_file: facts.projectorFile,
   } satisfies Profile;
   const digest = digestOf(fields, policy);
   return { ...fields, id: `hf-${digest}`, profile_digest: digest };

@@ -43,6 +43,8 @@ export interface Profile {
   readonly execution_target: ExecutionTarget;
   /** The files that are loaded, where the repository has others too: the GGUFs chosen. Empty: what its index or its one safetensors file says. */
   readonly weight_files: readonly string[];
+  /** What sees images or hears sound beside a GGUF, a file of its own. Empty: none, or it was left out. */
+  readonly projector_file: string;
 }
 
 /** What is stored for a generated profile, beside the profile. */

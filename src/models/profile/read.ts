@@ -1,5 +1,6 @@
 /** From stored JSON to a profile that can be trusted: its fields are checked, and its id is what its fields say. */
 import { LeaseholdError } from '../../../protocol/index.js';
+import { fileNameFault } from '../formats/file-name.js';
 import type { Policy, Scalar } from '../policy/policy.js';
 import { digestOf } from './canonical.js';
 import { generatedIdShape, type Profile, type ProfileManifest } from './profile.js';
@@ -13,7 +14,7 @@ const positive = ['estimated_vram_gb', 'max_context_tokens', 'max_images', 'max_
 /** What the fields that an older file leaves out mean. */
 const defaults = {
   schema_version: 1, source: 'curated', profile_digest: '', compatibility_policy_version: 0, backend: 'transformers', architecture: '', quantization_method: 'none', artifact_bytes: 0,
-  reasoning_parser: '', backend_options: {}, runtime_requirements: [], execution_target: 'modal', weight_files: [], allow_mixed_image_video: false, trust_remote_code: false,
+  reasoning_parser: '', backend_options: {}, runtime_requirements: [], execution_target: 'modal', weight_files: [], projector_file: '', allow_mixed_image_video: false, trust_remote_code: false,
 };
 
 /**
@@ -92,7 +93,8 @@ function faultsOf(profile: Fields): string[] {
     [isWhole(profile['artifact_bytes']), 'artifact_bytes must be a whole number'],
     [isFields(profile['backend_options']) && Object.values(profile['backend_options']).every(isScalar), 'backend_options must be an object of texts, numbers and truth values'],
     [isList(profile['runtime_requirements'], (each) => typeof each === 'string'), 'runtime_requirements must be a list of texts'],
-    [isList(profile['weight_files'], (each) => typeof each === 'string'), 'weight_files must be a list of texts'],
+    [isList(profile['weight_files'], isFileName), 'weight_files must be a list of names of files within the repository'],
+    [profile['projector_file'] === '' || isFileName(profile['projector_file']), 'projector_file must be empty, or the name of a file within the repository'],
     [positive.slice(1).every((name) => Number.isSafeInteger(profile[name])), `${positive.slice(1).join(', ')} must be whole numbers`],
   ];
   const low = positive.filter((name) => !(typeof profile[name] === 'number' && Number.isFinite(profile[name]) && profile[name] > 0));
@@ -100,6 +102,7 @@ function faultsOf(profile: Fields): string[] {
 }
 
 const isText = (value: unknown, shape: RegExp): boolean => typeof value === 'string' && shape.test(value);
+const isFileName = (value: unknown): boolean => typeof value === 'string' && fileNameFault(value) === null;
 const isWhole = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 0;
 const isScalar = (value: unknown): value is Scalar => ['string', 'boolean'].includes(typeof value) || (typeof value === 'number' && Number.isFinite(value));
 const isList = (value: unknown, holds: (each: unknown) => boolean): boolean => Array.isArray(value) && value.every(holds);

@@ -69,6 +69,11 @@ export function gguf(metadata: Readonly<Record<string, string | number>> = {}, f
   return Buffer.concat([encodeHeader(source), data]);
 }
 
+/** A file that sees images beside a GGUF. */
+export function projector(fill = 1, metadata: Readonly<Record<string, string | number>> = {}): Buffer {
+  return gguf({ 'general.architecture': 'clip', ...metadata }, fill);
+}
+
 /** All parts of a split GGUF. */
 export function splitGguf(stem: string, parts: number): readonly HubFile[] {
   const number = (value: number): string => String(value).padStart(5, '0');
