@@ -297,6 +297,8 @@ t.test('B160: an index that points anywhere but at a file of the listing refuses
     t.equal(asked('.safetensors'), 0);
     t.notOk(hub.requests.some(({ path }) => /evil|passwd|\.\.|%2e/i.test(path)));
   }
+  hub.publish('o/m', transformersModel({ weightMap: { a: 'elsewhere.safetensors' } }));
+  t.match(await refused('o/m'), { code: 'weights_layout_invalid', message: /it names "elsewhere\.safetensors", which the repository does not have/ });
 });
 
 t.test('B173: one name that could leave its folder on any system refuses the repository', async (t) => {
@@ -329,6 +331,8 @@ t.test('B170: pickles under any name are never taken for weights', async (t) => 
   t.match(await refused('o/upper'), { code: 'weights_missing', message: /model\.SAFETENSORS/ });
   hub.publish('o/dat', [...noWeights, large('weights.dat', Buffer.from('PK\u0003\u0004'))]);
   t.match(await refused('o/dat'), { code: 'weights_missing', message: /weights\.dat/ });
+  hub.publish('o/pickled', [...noWeights, large('pytorch_model.bin', pickle), large('flax_model.msgpack', pickle)]);
+  t.match(await refused('o/pickled'), { code: 'weights_missing', message: /pytorch_model\.bin, flax_model\.msgpack/ });
   hub.publish('o/disguised', [...noWeights, large('model.safetensors', pickle)]);
   t.match(await refused('o/disguised'), { code: 'weights_layout_invalid', message: /cut short|no safetensors file/ });
   const others = [large('pytorch_model.bin', pickle), small('tokenizer.py', 'x'), small('vocab.pkl', 'x'), small('chat_template.py', 'x'), small('processor_x/evil.json', 'x'), small('tokenizer.model', 'x'), small('chat_template.jinja', 'x'), small('vocab.bin', 'x')];

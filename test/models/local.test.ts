@@ -3,6 +3,8 @@ import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
+import { defaultLimits } from '../../protocol/index.js';
+import { askEstimate } from '../../src/models/estimate/ask.js';
 import { Models } from '../../src/models/models.js';
 import { tinyModels } from '../../workers/models/index.js';
 import { gguf, splitGguf, transformersModel } from './hub/models.js';
@@ -43,6 +45,17 @@ t.test('a GGUF file is, with all parts of it', async (t) => {
   await t.rejects(models.inspect(join(path, 'X-Q4_K_M-00001-of-00003.gguf')), { code: 'gguf_incomplete' });
   writeFileSync(join(path, 'bad.gguf'), 'GGUF and no more');
   await t.rejects(models.inspect(join(path, 'bad.gguf')), { code: 'weights_layout_invalid' });
+});
+
+t.test('B160: an index that points out of its folder opens no file there', async (t) => {
+  const outside = join(work, 'private.safetensors');
+  writeFileSync(outside, transformersModel().find(({ path }) => path === 'model.safetensors')!.bytes);
+  for (const target of ['../private.safetensors', outside, 'a/../../private.safetensors', '%2e%2e/private.safetensors']) {
+    const path = folder('index', transformersModel({ weightMap: { a: target } }));
+    await t.rejects(models.inspect(path), { code: 'weights_layout_invalid', message: /the index puts tensor a into/ }, target);
+    const question = { model: path, contextTokens: 16, projector: 'none', draft: null, declaredBytes: null, askEngine: false } as const;
+    await t.rejects(askEstimate(question, { env: {}, cwd: work, limits: defaultLimits }), { code: 'model_invalid', message: /the index puts tensor a into/ }, target);
+  }
 });
 
 t.test('B208: links are followed as far as they stay in the folder', async (t) => {

@@ -1,7 +1,9 @@
 // Many who stage at once, those who died of it, and other programs that have the bytes already.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, linkSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import fs from 'node:fs/promises';
+import { syncBuiltinESMExports } from 'node:module';
 import { dirname, join, relative } from 'node:path';
 import t from 'tap';
 import { Models } from '../../src/models/models.js';
@@ -12,7 +14,7 @@ import { Partials } from '../../src/models/staging/partials.js';
 import { fileWithin } from '../../src/models/store/files.js';
 import { storeRoot } from '../../src/models/store/layout.js';
 import { sha256 } from './hub/server.js';
-import { noDonors, stagerPath, temporary, scene, oneFile, partialsOf } from './hub/scene.js';
+import { leavePartial, noDonors, stagerPath, temporary, scene, oneFile, partialsOf } from './hub/scene.js';
 
 t.test('B146: two that stage the same without a lock never write into one file', async (t) => {
   const here = await scene(t);
@@ -55,6 +57,61 @@ t.test('B154: the store has one absolute root and no links of its own', async (t
   const { path } = await models.pull('o/m');
   t.equal(path, here.folder('o/m'));
   t.ok(statSync(join(path, 'x-Q8_0.gguf')).isFile());
+});
+
+t.test('B154: a file that may not be linked is copied, and one that both link at once is there once', async (t) => {
+  const { files, content, hash } = oneFile(300_000);
+  const { link } = fs;
+  t.teardown(() => {
+    fs.link = link;
+    syncBuiltinESMExports();
+  });
+  const cached = (): string => {
+    const cache = temporary(t);
+    mkdirSync(join(cache, 'blobs'));
+    writeFileSync(join(cache, 'blobs', `sha256-${hash}`), content);
+    return cache;
+  };
+  for (const code of ['EPERM', 'EXDEV', 'ENOTSUP']) {
+    fs.link = () => Promise.reject(Object.assign(new Error(code), { code }));
+    syncBuiltinESMExports();
+    const cache = cached();
+    const here = await scene(t, { donors: { ...noDonors, ollama: [cache] } });
+    here.hub.publish('o/m', files);
+    t.match(await here.pull('o/m'), { downloaded: false, reusedBytes: content.length }, code);
+    const path = join(here.folder('o/m'), 'x-Q8_0.gguf');
+    t.strictSame(readFileSync(path), content);
+    t.equal(statSync(path).nlink, 1, 'a file of its own');
+    t.strictSame([here.fetched(), partialsOf(here, 'o/m')], [[], []]);
+  }
+  fs.link = link;
+  syncBuiltinESMExports();
+  const here = await scene(t, { donors: { ...noDonors, ollama: [cached()] } });
+  here.hub.publish('o/m', files);
+  const second = new Models({ env: { HF_ENDPOINT: here.hub.endpoint }, root: here.root, donors: { ...noDonors, ollama: [cached()] } });
+  t.teardown(() => second.close());
+  t.match(await Promise.all([here.pull('o/m'), second.pull('o/m')]), [{ downloaded: false }, { downloaded: false }]);
+  const path = join(here.folder('o/m'), 'x-Q8_0.gguf');
+  t.equal(statSync(path).nlink, 2, 'linked');
+  t.strictSame([readFileSync(path), here.fetched(), partialsOf(here, 'o/m')], [content, [], []]);
+});
+
+t.test('what a dead process had linked from another program is not continued: it is that program’s', async (t) => {
+  const { files, content, hash } = oneFile(3_000);
+  const donor = join(temporary(t), 'theirs');
+  const theirs = Buffer.alloc(content.length, 5);
+  writeFileSync(donor, theirs);
+  const here = await scene(t);
+  here.hub.publish('o/m', files);
+  leavePartial(here.root, here.models, 'o/m', hash, Buffer.alloc(0));
+  const [name = ''] = partialsOf(here, 'o/m');
+  const partial = join(here.models.store.layout.partials('o/m'), name);
+  rmSync(partial);
+  linkSync(donor, partial);
+  await here.pull('o/m');
+  t.strictSame(readFileSync(join(here.folder('o/m'), 'x-Q8_0.gguf')), content);
+  t.strictSame(readFileSync(donor), theirs, 'nothing was written into it');
+  t.notOk(existsSync(partial));
 });
 
 t.test('B208: links in a cache count for what they lead to, and only inside it', async (t) => {

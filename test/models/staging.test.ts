@@ -1,15 +1,17 @@
 // Staging from a hub that misbehaves, onto disks and beside processes that do: what is there in the end is right, or there is an error that says why.
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
+import fs, { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { dirname, join, relative } from 'node:path';
 import t from 'tap';
 import { LeaseholdError, defaultLimits } from '../../protocol/index.js';
+import { realPauses } from '../../src/models/hub/patience.js';
 import { withLock } from '../../src/models/staging/lock.js';
 import type { StagingProgress } from '../../src/models/staging/progress.js';
 import type { Marker } from '../../src/models/store/marker.js';
 import * as faults from './hub/faults.js';
-import { gguf, transformersModel } from './hub/models.js';
+import { gguf, safetensors, transformersModel } from './hub/models.js';
 import { gitSha1, large, sha256, small, type Fault } from './hub/server.js';
 import { temporary, scene, oneFile, leavePartial, partialsOf } from './hub/scene.js';
 
@@ -63,6 +65,27 @@ t.test('a model is staged: every file, whole, hashed, and a marker that says so 
   });
 });
 
+t.test('B142: a branch that moves between two files moves nothing, and each repository has a commit of its own', async (t) => {
+  const here = await scene(t);
+  const versions = [1, 2].map((version) => ['a.safetensors', 'b.safetensors'].map((path, index) => large(path, safetensors({ [`t.${String(index)}`]: 64 }, 10 * version + index))));
+  const index = small('model.safetensors.index.json', JSON.stringify({ weight_map: { 't.0': 'a.safetensors', 't.1': 'b.safetensors' } }));
+  const files = versions.map((shards) => [...transformersModel({ shards: {} }), index, ...shards]);
+  const first = here.hub.publish('o/m', files[0]!);
+  const other = here.hub.publish('o/n', oneFile().files);
+  let second = '';
+  here.hub.fault(/GET \/o\/m\/resolve\/.*safetensors$/, ({ request }) => {
+    if (request.range === null) second = here.hub.publish('o/m', files[1]!);
+    return false;
+  }, Infinity);
+  const [{ path, profile }, { profile: beside }] = await Promise.all([here.pull('o/m'), here.pull('o/n')]);
+  t.not(second, '');
+  t.strictSame([profile.revision, beside.revision], [first, other]);
+  for (const { path: file, bytes } of versions[0]!) t.strictSame(readFileSync(join(path, file)), bytes, `${file} is of the commit that was resolved`);
+  for (const { path: url, storage } of here.hub.requests.filter((request) => !request.path.startsWith('/api/'))) {
+    if (!storage) t.match(url, url.startsWith('/o/m/') ? `/o/m/resolve/${first}/` : `/o/n/resolve/${other}/`);
+  }
+});
+
 t.test('B143: a commit that goes away while it is downloaded is resolved once more, and then it is an error', async (t) => {
   const here = await scene(t);
   here.hub.publish('o/m', oneFile().files);
@@ -93,6 +116,8 @@ t.test('B145: a transfer is continued only by a server that proves that it conti
     ['206 of another size', (bytes, start) => ({ status: 206, contentRange: `bytes ${String(start)}-3999/4000`, body: bytes.subarray(start) }), ['bytes=1000-', '']],
     ['206 of an inverted range', () => ({ status: 206, contentRange: 'bytes 2999-1000/3000', body: other.subarray(1_000) }), ['bytes=1000-', '']],
     ['206 without a range', () => ({ status: 206, body: other.subarray(1_000) }), ['bytes=1000-', '']],
+    ['206 that does not know the whole', (bytes, start) => ({ status: 206, contentRange: `bytes ${String(start)}-2999/*`, body: bytes.subarray(start) }), ['bytes=1000-', '']],
+    ['206 of a part of what was asked for', (bytes, start) => ({ status: 206, contentRange: `bytes ${String(start)}-${String(Math.min(start + 999, 2_999))}/3000`, body: bytes.subarray(start, start + 1_000) }), ['bytes=1000-', 'bytes=2000-']],
     ['416', () => ({ status: 416, contentRange: 'bytes */3000', body: Buffer.alloc(0) }), ['bytes=1000-', '']],
   ];
   for (const [what, answer, asked] of cases) {
@@ -125,13 +150,17 @@ t.test('B148: files of the right length with a tail of zeros, and files that are
   const [wholeA, wholeB] = [Buffer.from(bytes), readFileSync(join(path, 'b.safetensors'))];
   writeFileSync(join(path, 'a.safetensors'), Buffer.concat([bytes.subarray(0, 2_000), Buffer.alloc(bytes.length - 2_000)]));
   truncateSync(join(path, 'b.safetensors'), wholeB.length - 1);
+  const config = readFileSync(join(path, 'config.json'));
+  writeFileSync(join(path, 'config.json'), Buffer.concat([config.subarray(0, -9), Buffer.alloc(9)]));
   t.match((await here.models.find(profile.id)).missing, /b\.safetensors has \d+ bytes instead of/, 'a length is seen at once');
   const { signal } = new AbortController();
   const verdicts = await here.models.verify(await here.models.find(profile.id), signal);
-  t.match(verdicts.filter(({ fault }) => fault !== null), [{ path: 'a.safetensors', fault: /its hash is/ }, { path: 'b.safetensors', fault: /bytes instead of/ }]);
+  t.match(verdicts.filter(({ fault }) => fault !== null), [{ path: 'a.safetensors', fault: /its hash is/ }, { path: 'b.safetensors', fault: /bytes instead of/ }, { path: 'config.json', fault: new RegExp(`its hash is [0-9a-f]{40} instead of ${gitSha1(config)}`) }]);
+  t.strictSame(['a.safetensors', 'b.safetensors', 'c.safetensors', 'config.json'].map((file) => existsSync(join(path, file))), [false, false, true, false], 'what is wrong is out of the way, and nothing else');
   await t.rejects(here.models.runnable({ kind: 'hub', repository: 'o/m', revision: null, selection: null }), { code: 'not_staged' }, 'no engine is given it');
   here.fetched();
-  t.match(await here.pull('o/m'), { downloaded: true, downloadedBytes: wholeA.length + wholeB.length });
+  t.match(await here.pull('o/m'), { downloaded: true, downloadedBytes: wholeA.length + wholeB.length + config.length });
+  t.strictSame(readFileSync(join(path, 'config.json')), config);
   t.strictSame([...here.fetched()].sort(), [wholeA, wholeB].map((each) => sha256(each).slice(0, 8)).sort());
   t.strictSame(readFileSync(join(path, 'a.safetensors')), wholeA);
   t.test('also those of a staging that never came to its end', async (t) => {
@@ -165,7 +194,8 @@ t.test('B149: bodies that are short, long, empty or other bytes are errors with 
     t.match(await here.refused('o/m'), { code: 'file_corrupt', message }, what);
     t.equal(sent, 3, `${what}: three tries`);
     const left = partialsOf(here, 'o/m');
-    t.equal(left.length, keptBytes === 0 ? 0 : 1, `${what}: only what may be a beginning is kept`);
+    t.strictSame(here.slept, [375, 750], `${what}: with longer and longer pauses`);
+    t.strictSame(left.map((name) => readFileSync(join(here.models.store.layout.partials('o/m'), name))), keptBytes === 0 ? [] : [content.subarray(0, keptBytes)], `${what}: only what may be a beginning is kept`);
     t.notOk(existsSync(join(here.folder('o/m'), '.leasehold-complete.json')));
     t.notOk(existsSync(join(here.folder('o/m'), 'x-Q8_0.gguf')));
   }
@@ -225,6 +255,33 @@ t.test('B151: what is missing must fit where it will stay; what is complete need
   t.notOk(here.hub.requests.some(({ path, range }) => path.includes('o/huge/resolve') && range === null), 'no body was asked for');
   t.match(await here.pull('o/m'), { downloaded: false });
   t.equal(dirname(here.models.store.layout.partials('o/m')), dirname(here.folder('o/m')), 'partial files lie beside where they will stay: no rename crosses a volume');
+});
+
+t.test('B151: of a model that is mostly here only the rest must fit, a beginning of it counted; and nothing is needed for one that is whole', async (t) => {
+  const here = await scene(t);
+  const shards = { 'a.safetensors': { x: 9_000 }, 'b.safetensors': { y: 4_000 } };
+  here.hub.publish('o/m', transformersModel({ shards }));
+  const { path } = await here.pull('o/m');
+  const file = join(path, 'b.safetensors');
+  const missing = readFileSync(file);
+  const { statfsSync } = fs;
+  let freeBytes = 0;
+  fs.statfsSync = ((at: string) => Object.assign(statfsSync(at), { bavail: freeBytes, bsize: 1 })) as typeof statfsSync;
+  syncBuiltinESMExports();
+  t.teardown(() => {
+    fs.statfsSync = statfsSync;
+    syncBuiltinESMExports();
+  });
+  t.match(await here.pull('o/m'), { downloaded: false }, 'whole, on a full disk');
+  rmSync(file);
+  freeBytes = missing.length - 1;
+  t.match(await here.refused('o/m'), { code: 'disk_full', details: { neededBytes: String(missing.length), freeBytes: String(freeBytes) } });
+  leavePartial(here.root, here.models, 'o/m', sha256(missing), missing.subarray(0, 1_000));
+  freeBytes = missing.length - 1_001;
+  t.match(await here.refused('o/m'), { code: 'disk_full', details: { neededBytes: String(missing.length - 1_000) } });
+  freeBytes = missing.length - 1_000;
+  t.match(await here.pull('o/m'), { downloaded: true, downloadedBytes: missing.length - 1_000 }, 'far less than the whole model');
+  t.strictSame(readFileSync(file), missing);
 });
 
 t.test('B155: staging a commit does not move what a branch was', async (t) => {
@@ -357,6 +414,14 @@ t.test('a listener that throws, and a signal, end a staging and leave what can b
   }), 2);
   await t.rejects(here.pull('o/n', { signal: stop.signal }), { code: 'request_cancelled' });
   t.match(await here.pull('o/n'), { downloaded: true });
+});
+
+t.test('who gives up while a busy hub is waited for is told his own reason', async (t) => {
+  const stop = new AbortController();
+  const resting = realPauses.sleep(3_600_000, stop.signal);
+  stop.abort(new LeaseholdError('request_cancelled', { what: 'The pull' }));
+  await t.rejects(resting, { code: 'request_cancelled' });
+  await t.rejects(realPauses.sleep(3_600_000, stop.signal), { code: 'request_cancelled' }, 'also before it began');
 });
 
 t.test('R153 R158: a profile that was changed on disk is refused, and another is never written over', async (t) => {

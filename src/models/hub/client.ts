@@ -75,6 +75,11 @@ export class HubClient {
     return this.#patience.run(attempt, signal);
   }
 
+  /** The pause before another try of a file that came wrong. */
+  pause(tries: number, signal?: AbortSignal): Promise<void> {
+    return this.#patience.pause(tries, signal);
+  }
+
   /** The error that an answer about a file means. */
   refusal(answer: { readonly status: number; readonly headers: Readonly<Record<string, string>> }, repository: Repository, path: string): LeaseholdError {
     return refusalOf(answer, askedFile(repository, path), this.settings) ?? invalid(repository.name, `it answers ${String(answer.status)}`);

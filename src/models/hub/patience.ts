@@ -4,13 +4,19 @@ import { LeaseholdError, type Limits } from '../../../protocol/index.js';
 
 /** The clock and the chance that pauses are made of. Tests bring their own. */
 export interface Pauses {
+  /** Rejects with the signal's reason. */
   readonly sleep: (ms: number, signal?: AbortSignal) => Promise<void>;
   /** 0 to 1. */
   readonly random: () => number;
 }
 
 export const realPauses: Pauses = {
-  sleep: async (ms, signal) => { await pause(ms, undefined, signal === undefined ? {} : { signal }); },
+  sleep: async (ms, signal) => {
+    await pause(ms, undefined, signal === undefined ? {} : { signal }).catch((error: unknown) => {
+      signal?.throwIfAborted();
+      throw error;
+    });
+  },
   random: Math.random,
 };
 
@@ -57,6 +63,11 @@ export class Patience {
         await this.#rest(tries, asked, signal);
       }
     }
+  }
+
+  /** The pause before another try of what came wrong, though nobody asked for one. */
+  async pause(tries: number, signal?: AbortSignal): Promise<void> {
+    await this.#rest(tries, null, signal);
   }
 
   /** Never shorter than what was asked for; a little longer, so that those who wait do not come back as one. */

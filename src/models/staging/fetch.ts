@@ -30,7 +30,7 @@ export class Fetcher {
 
   /** Resolves to a partial file that is whole, checked and flushed. What is left of one that failed may be continued. */
   async fetch(file: RepositoryFile): Promise<{ readonly path: string; readonly fetchedBytes: number }> {
-    const { partials, repository, limits } = this.#options;
+    const { client, partials, repository, limits, signal } = this.#options;
     const { hex } = wantedHash(file);
     const { path, sizeBytes: leftBytes } = await partials.claim(hex);
     try {
@@ -40,6 +40,7 @@ export class Fetcher {
         if (outcome.kind === 'wrong' && tries >= limits.stageAttemptsMax) {
           throw new LeaseholdError('file_corrupt', { repository: repository.name, file: file.path, what: outcome.what === 'hash' ? 'its hash is' : 'it has', actual: outcome.actual, expected: outcome.expected });
         }
+        await client.pause(tries, signal);
       }
     } catch (error) {
       throw await this.#failure(error, file, path);

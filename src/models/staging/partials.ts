@@ -14,6 +14,8 @@ interface Partial {
   readonly hex: string;
   readonly sizeBytes: number;
   readonly abandoned: boolean;
+  /** Another program's file under a name of ours, from a process that died over it: to continue it would be to write into theirs. */
+  readonly isLinked: boolean;
 }
 
 export class Partials {
@@ -29,7 +31,7 @@ export class Partials {
   /** A file of our own for the bytes with this hash: what a dead process left of them, else an empty one. Resolves to its path and size. */
   async claim(hex: string): Promise<{ readonly path: string; readonly sizeBytes: number }> {
     const path = join(this.#folder, nameFor(hex, newHolder()));
-    const left = (await this.#all()).filter((partial) => partial.hex === hex && partial.abandoned).sort((one, other) => other.sizeBytes - one.sizeBytes);
+    const left = (await this.#all()).filter((partial) => partial.hex === hex && partial.abandoned && !partial.isLinked).sort((one, other) => other.sizeBytes - one.sizeBytes);
     for (const { name, sizeBytes } of left) {
       // Of several who want it, one gets it.
       if (await renamed(join(this.#folder, name), path)) return { path, sizeBytes };
@@ -45,12 +47,12 @@ export class Partials {
 
   /** Bytes of it that are there already, from a process that is dead. */
   async leftBytes(hex: string): Promise<number> {
-    return Math.max(0, ...(await this.#all()).filter((partial) => partial.hex === hex && partial.abandoned).map(({ sizeBytes }) => sizeBytes));
+    return Math.max(0, ...(await this.#all()).filter((partial) => partial.hex === hex && partial.abandoned && !partial.isLinked).map(({ sizeBytes }) => sizeBytes));
   }
 
   /** Removes what dead processes left and nobody here will continue (B209). */
   async sweep(wanted: ReadonlySet<string>): Promise<void> {
-    for (const { name, hex, abandoned } of await this.#all()) if (abandoned && !wanted.has(hex)) await rm(join(this.#folder, name), { force: true });
+    for (const { name, hex, abandoned, isLinked } of await this.#all()) if (abandoned && (isLinked || !wanted.has(hex))) await rm(join(this.#folder, name), { force: true });
   }
 
   /** Leaves a file for whoever comes next, this process included: it is not written any more. */
@@ -71,7 +73,7 @@ export class Partials {
       if (seen === null || !seen.isFile()) return [];
       const holder = { machine, pid: Number(pid), startTime: startTime === 'x' ? null : startTime ?? null };
       const life = holder.pid === leftByNobody ? 'dead' : lifeOf(holder);
-      return [{ name, hex, sizeBytes: seen.size, abandoned: life === 'dead' || (life === 'unknown' && Date.now() - seen.mtimeMs > this.#silentMs) }];
+      return [{ name, hex, sizeBytes: seen.size, abandoned: life === 'dead' || (life === 'unknown' && Date.now() - seen.mtimeMs > this.#silentMs), isLinked: seen.nlink > 1 }];
     }));
     return found.flat();
   }

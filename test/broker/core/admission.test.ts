@@ -52,6 +52,22 @@ t.test('B19: a card without a cap shows no number above its total', (test) => {
   test.end();
 });
 
+t.test('B01: four gibibytes of weights with a short context are leased at once, with a long one refused at once, with the arithmetic', (test) => {
+  const kvBytesPerToken = 524_288;
+  const stage = new Stage();
+  stage.card(card0, { totalBytes: 24 * GiB });
+  const holder = stage.session('holder');
+  const ask = (tokens: number) => stage.ask(holder, `m${String(tokens)}`, 0, { parts: [weights(4 * GiB), context(tokens * kvBytesPerToken)] });
+  const short = ask(2_048);
+  test.equal(only(short.effects, 'grant').chargedBytes, plusTenth(5 * GiB), '5.5 GiB');
+  const denied = only(ask(65_536).effects, 'deny');
+  const text = explainRecords(stage.core).find(({ verdict }) => verdict === 'denied')?.text ?? '';
+  test.match(denied, { code: 'never_fits', numbers: { needBytes: plusTenth(36 * GiB), totalBytes: 24 * GiB } });
+  test.match(text, /39\.6 GiB/);
+  test.equal(all(stage.effects, 'move').length, 0, 'nothing is put away for what can never be');
+  test.end();
+});
+
 t.test('B20: a declared size is leased with its headroom', (test) => {
   const stage = new Stage();
   stage.card();

@@ -1,6 +1,7 @@
 /** What fails, is measured, recalled, too large or too late: load tokens, corrections, overshoots, silence. */
 import t from 'tap';
 import { explainRecords, type Effect } from '../../../broker/core/index.js';
+import type { LeasePart } from '../../../protocol/index.js';
 import { all, card0, context, GiB, MiB, only, plusTenth, Stage, weights } from './harness.js';
 
 t.test('B13: engines that measure free memory load one after another on a card', (test) => {
@@ -168,6 +169,32 @@ t.test('D11: a part taken up front becomes its measured size, every other the la
   const lease = stage.granted(worker, 'm', 0, { parts: [weights(8 * GiB), context(2 * GiB)] });
   stage.load(worker, lease, 7 * GiB, { parts: [weights(6 * GiB), context(1 * GiB)] });
   test.equal(stage.lease(lease)?.chargedBytes, plusTenth(8 * GiB));
+  test.end();
+});
+
+t.test('B11: what the first image takes is inside the lease; what grows beyond is an overshoot and charged', (test) => {
+  const part = (name: string, bytes: number): LeasePart => ({ name, kind: 'compute', bytes, upFront: false });
+  const [text, projector, firstUse] = [5 * GiB, Math.floor(0.9 * GiB), GiB];
+  const grow = (stage: Stage, parts: readonly LeasePart[], grownBytes: number): string => {
+    const worker = stage.worker();
+    const lease = stage.granted(worker, 'sees', 0, { parts });
+    stage.load(worker, lease, Math.floor(5.1 * GiB), { parts: [weights(Math.floor(5.1 * GiB)), ...parts.slice(1).map(({ name }) => part(name, 0))] });
+    stage.take(worker, grownBytes - Math.floor(5.1 * GiB));
+    stage.report(worker, lease, 'resident', grownBytes, { parts: [weights(Math.floor(5.1 * GiB)), part('first image', grownBytes - Math.floor(5.1 * GiB))] });
+    stage.sample();
+    return lease;
+  };
+  const seen = new Stage();
+  seen.card();
+  const inside = grow(seen, [weights(text), part('projector', projector), part('first image', firstUse)], Math.floor(6.4 * GiB));
+  test.equal(seen.counter('overshoots'), 0, 'it was foreseen');
+  test.ok((seen.lease(inside)?.chargedBytes ?? 0) >= Math.floor(6.4 * GiB));
+  const unseen = new Stage();
+  unseen.card();
+  const beyond = grow(unseen, [weights(text)], Math.floor(6.4 * GiB));
+  test.equal(unseen.counter('overshoots'), 1);
+  test.ok((unseen.lease(beyond)?.chargedBytes ?? 0) >= Math.floor(6.4 * GiB), 'charged all the same');
+  test.ok(explainRecords(unseen.core).some(({ verdict }) => verdict === 'overshoot'), 'and said');
   test.end();
 });
 
