@@ -32,6 +32,8 @@ interface Asked {
   hostHopeless: boolean;
   /** Victims were chosen for it: from then on what comes free up to its need is its hold. */
   planned: boolean;
+  /** Workers that are to end for it when all that they host has left. */
+  ends: readonly string[];
   /** Requests that passed it. */
   skips: number;
   /** The plan epoch at which no sufficient victim set was found. */

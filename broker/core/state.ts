@@ -365,7 +365,7 @@ export interface Process {
   /** Why its gangs that were not formed were not, by their names: for members that come late. The latest few. */
   readonly gangsOver: Map<string, GangRefusal>;
   /** What it takes, as it or its record says, on cards of it that this broker has not found. */
-  readonly floorsUnfound: Map<string, number>;
+  readonly floorsUnfound: Map<string, { readonly bytes: number; readonly isTold: boolean }>;
   /** Placements that wait for it to be ready. */
   readonly joined: Set<string>;
   /** Commands to it about no lease that may still be answered. */

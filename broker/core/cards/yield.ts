@@ -13,7 +13,8 @@
 import { leavingBytes, numbersOf, sampleTermBytes } from '../ledger/available.js';
 import { inMs, msSince } from '../clock.js';
 import { carryOutPlan } from '../eviction/carry-out.js';
-import { explainVictims, planEverything, planVictims, type Seeker } from '../eviction/plan.js';
+import { explainVictims, planEverything, planVictims } from '../eviction/plan.js';
+import type { Seeker } from '../eviction/victim.js';
 import type { CoreEvent } from '../events.js';
 import { count, explain, inWords, publish } from '../report.js';
 import type { Card, Core, Yielding } from '../state.js';
@@ -109,7 +110,7 @@ function makeRoom(core: Core, card: Card, yielding: Yielding, lackingBytes: numb
   const shortBytes = lackingBytes - leavingBytes(core, card).firmBytes;
   if (shortBytes <= 0) return;
   // Nobody is outranked for a stranger's sake.
-  const seeker: Seeker = { generation: '', model: '', class: 'background', placing: false, overdue: false, untilUs: yielding.grown.atUs };
+  const seeker: Seeker = { generation: '', model: '', class: 'background', placing: false, overdue: null, untilUs: yielding.grown.atUs };
   const plan = planVictims(core, card, seeker, shortBytes, false) ?? planEverything(core, card, seeker);
   if (plan.victims.length === 0) {
     tellNone(core, card, yielding, shortBytes);

@@ -4,7 +4,8 @@ import { mustProcess } from '../must.js';
 import type { Card, Core, JobCause } from '../state.js';
 import { terminate } from '../processes/terminate.js';
 import { startEviction } from './ladder.js';
-import type { Plan, Victim } from './plan.js';
+import type { Plan } from './plan.js';
+import type { Victim } from './victim.js';
 
 export interface PlanOrder {
   readonly cause: JobCause;
@@ -20,7 +21,7 @@ export interface PlanOrder {
 export function carryOutPlan(core: Core, card: Card, plan: Plan, shortBytes: number, order: PlanOrder): void {
   const drains = plan.victims.filter((victim) => victim.busy);
   const chosen = drains.length > 0 ? drains : plan.victims;
-  const ready = chosen.filter(({ lease }) => lease === null || !makesRoomToPark(core, lease));
+  const ready = chosen.filter(({ lease, ends }) => lease === null || ends || !makesRoomToPark(core, lease));
   // All of them wait for room to be parked: that was told when it began to be made.
   if (ready.length === 0) return;
   order.tell(`${plan.victims.length === 1 ? '1 victim' : `${String(plan.victims.length)} victims`} chosen, at an expected cost of ${plan.costMs.toFixed(0)} ms`);
@@ -36,7 +37,7 @@ function partialVictim(core: Core, victims: readonly Victim[], spareBytes: numbe
   let best: Victim | null = null;
   for (const victim of victims) {
     // What is spread over several cards goes as a whole: a part of it serves nobody.
-    if (victim.lease === null || victim.lease.gang !== null || victim.lease.partialFailed || victim.freesBytes <= spareBytes) continue;
+    if (victim.lease === null || victim.ends || victim.lease.gang !== null || victim.lease.partialFailed || victim.freesBytes <= spareBytes) continue;
     if (core.processes.get(victim.generation)?.capabilities?.partial !== true) continue;
     if (best === null || victim.freesBytes > best.freesBytes) best = victim;
   }
@@ -52,6 +53,6 @@ function evict(core: Core, order: PlanOrder, victim: Victim, keepBytes: number):
   startEviction(core, lease, {
     cause: order.cause, when: victim.busy ? 'drained' : 'now',
     bytes: keepBytes > 0 ? victim.freesBytes - keepBytes : null,
-    target: 'host', waiterSinceAtUs: order.waiterSinceAtUs, beneficiary: order.beneficiary, reason: order.reason,
+    target: victim.ends ? 'none' : 'host', waiterSinceAtUs: order.waiterSinceAtUs, beneficiary: order.beneficiary, reason: order.reason,
   });
 }

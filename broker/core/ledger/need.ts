@@ -88,12 +88,24 @@ export function needOf(core: Core, waiter: Waiter): number {
   return Math.min(Number.MAX_SAFE_INTEGER, (waiter.kind === 'budget' ? leaseNeedBytes(core, waiter) : 0) + floorOf(core, waiter));
 }
 
-/** What it would be charged there in all, its lease's own bytes with it: nobody can be evicted to make room for those. One that asks for no more needs nothing. */
+/** What its worker is believed to cost there already, whatever it is charged; what a program has of its own it may give back. */
+function keptFloorBytes(core: Core, waiter: Waiter): number {
+  const isWorkers = waiter.kind === 'budget' && core.processes.get(waiter.generation)?.role === 'worker';
+  const floor = isWorkers ? mustCard(core, waiter.device).seats.get(waiter.generation)?.floor : undefined;
+  return floor === undefined ? 0 : Math.min(floor.residentBytes, floor.chargedBytes);
+}
+
+/** All that its process costs there, charged or not. */
+export function wholeFloorBytes(core: Core, waiter: Waiter): number {
+  return floorOf(core, waiter) + keptFloorBytes(core, waiter);
+}
+
+/** What it would be charged there in all, with its lease's own bytes and its worker's floor: nobody can be evicted to make room for those. One that asks for no more needs nothing. */
 export function wholeNeedBytes(core: Core, waiter: Waiter): number {
   if (waiter.needBytes === 0) return 0;
   const lease = waiter.kind === 'budget' ? extendedLease(core, waiter) : null;
   const keptBytes = lease === null ? 0 : Math.min(lease.charge.chargedBytes, lease.release?.toChargedBytes ?? Infinity);
-  return Math.min(Number.MAX_SAFE_INTEGER, waiter.needBytes + keptBytes);
+  return Math.min(Number.MAX_SAFE_INTEGER, waiter.needBytes + keptBytes + keptFloorBytes(core, waiter));
 }
 
 /** What is asked, as records and refusals show it: the whole need, whatever of it an extended lease has already. */

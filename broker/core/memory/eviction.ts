@@ -6,13 +6,15 @@
  * Plan before evict.
  */
 import type { ExplainedVictim } from '../explain.js';
-import { isSerial, passedOver, spawnCostMs, youth, type Seeker } from '../eviction/plan.js';
+import { isSerial, passedOver } from '../eviction/plan.js';
+import type { Seeker } from '../eviction/victim.js';
+import { isRequester, youth } from '../eviction/spared.js';
 import { companions } from '../gangs/gang.js';
 import { withHeadroom } from '../ledger/headroom.js';
 import { startTrim } from './trim.js';
 import { isIdleWorker } from '../processes/idle.js';
 import { startEviction } from '../eviction/ladder.js';
-import { copyLossMs, returnCostMs } from '../processes/model.js';
+import { copyLossMs, returnCostMs, spawnCostMs } from '../processes/model.js';
 import { mustCard, mustProcess } from '../must.js';
 import type { Card, Core, Job, Lease, Seat } from '../state.js';
 import { terminate } from '../processes/terminate.js';
@@ -72,7 +74,7 @@ export function redundantCopies(core: Core, seeker: Seeker | null): readonly Hos
     const members = companions(core, lease);
     // A copy is of use only whole, with all of its gang's.
     if (members[0] !== lease || members.every(({ hostBytes }) => hostBytes === 0) || !members.every((member) => mayTrim(core, member))) continue;
-    if (seeker !== null && isOwn(lease, seeker)) continue;
+    if (seeker !== null && isRequester(lease, seeker)) continue;
     found.push({ lease, generation: lease.generation, action: 'trim', busy: false, freesBytes: sum(members, trimmedBytes), costMs: copyLossMs(core, lease), lastUsedUs: lease.lastUsedUs });
   }
   return found;
@@ -105,7 +107,7 @@ function parkedModels(core: Core, seeker: Seeker | null): readonly HostVictim[] 
     const members = companions(core, lease);
     const freesBytes = sum(members, ({ host }) => host?.charge.chargedBytes ?? 0);
     if (members[0] !== lease || freesBytes === 0 || !members.every((member) => mayLeave(core, member))) continue;
-    if (seeker !== null && (isOwn(lease, seeker) || members.some((member) => youth(core, member, seeker) !== null))) continue;
+    if (seeker !== null && (isRequester(lease, seeker) || members.some((member) => youth(core, member, seeker) !== null))) continue;
     found.push({ lease, generation: lease.generation, action: 'unload', busy: false, freesBytes, costMs: parkedWorthMs(core, lease), lastUsedUs: lease.lastUsedUs });
   }
   return found;
@@ -122,7 +124,7 @@ function residentModels(core: Core, seeker: Seeker | null, redundant: readonly H
     if (members[0] !== lease || freesBytes <= 0) continue;
     if (members.some(({ device }) => isLocked(core, [device]) || isSerial(core, mustCard(core, device)))) continue;
     // For nobody's sake it leaves like for one of its own class.
-    const reason = passedOver(core, mustCard(core, lease.device), lease, seeker ?? { generation: '', model: '', class: lease.class, placing: false, overdue: false });
+    const reason = passedOver(core, mustCard(core, lease.device), lease, seeker ?? { generation: '', model: '', class: lease.class, placing: false, overdue: null });
     if (reason !== null && !(busyToo && reason === 'in_use')) continue;
     found.push({ lease, generation: lease.generation, action: 'unload', busy: reason !== null, freesBytes, costMs: returnCostMs(core, lease, false), lastUsedUs: lease.lastUsedUs });
   }
@@ -148,10 +150,6 @@ function idleWorkers(core: Core, host: Card): readonly HostVictim[] {
 /** An engine measures free memory on its card: nothing ends there meanwhile (B14). */
 function isLocked(core: Core, devices: readonly string[]): boolean {
   return devices.some((device) => (core.cards.get(device)?.loadToken ?? null) !== null);
-}
-
-function isOwn(lease: Lease, seeker: Seeker): boolean {
-  return lease.model === seeker.model && (seeker.placing || lease.generation === seeker.generation);
 }
 
 function listens(core: Core, lease: Lease): boolean {

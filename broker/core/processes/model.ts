@@ -9,6 +9,8 @@ const modelsMax = 4_096;
 const looksMax = 4;
 /** A load not measured yet is taken to move a byte at this rate, in bytes a millisecond. */
 const assumedBytesPerMs = 1_048_576;
+/** What a spawn costs when none of that engine has been measured. */
+const assumedSpawnMs = 1_000;
 /** A parked copy not measured yet is taken to come back so many times faster than a load. */
 const assumedResumeSpeedup = 8;
 
@@ -141,4 +143,9 @@ function loadedBytes(core: Core, lease: Lease): number {
   let bytes = 0;
   for (const { charge, hostBytes } of companions(core, lease)) bytes += Math.max(charge.chargedBytes, hostBytes);
   return bytes;
+}
+
+/** Expected cost of starting a worker of that engine anew. */
+export function spawnCostMs(core: Core, engine: string | null): number {
+  return core.spawnMs.get(engine ?? '') ?? assumedSpawnMs;
 }

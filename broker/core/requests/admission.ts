@@ -14,7 +14,7 @@ import { grantBudget } from './grant.js';
 import { loneMemberFault } from '../gangs/request.js';
 import { standReady, standShort, waitForGang } from '../gangs/standing.js';
 import { askHost, foreseeHost, hostHasRoom, refuseHost } from '../memory/admission.js';
-import { asksNothing, capacityBytes, extendedLease, floorOf, needOf, neverText, shownNeed, wholeNeedBytes } from '../ledger/need.js';
+import { asksNothing, capacityBytes, extendedLease, needOf, neverText, shownNeed, wholeFloorBytes, wholeNeedBytes } from '../ledger/need.js';
 import { neverHere } from '../processes/model.js';
 import { stalledLoad, stallText } from '../ledger/load-progress.js';
 import { joinHost, placeOn } from './placement.js';
@@ -305,7 +305,7 @@ function denyNever(core: Core, card: Card, waiter: Waiter): string {
     generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs,
     code: 'never_fits', card, ...shownNeed(core, waiter),
     details: { model: waiter.model, needBytes: String(wholeNeedBytes(core, waiter)), device: card.device, mostBytes: String(capacityBytes(card)) },
-    text: `${waiter.model} can never fit on ${card.device}: ${neverText(wholeNeedBytes(core, waiter), floorOf(core, waiter), engine, card)}`,
+    text: `${waiter.model} can never fit on ${card.device}: ${neverText(wholeNeedBytes(core, waiter), wholeFloorBytes(core, waiter), engine, card)}`,
   });
   neverHere(core, waiter.generation, waiter.model);
   endWaiter(core, waiter);

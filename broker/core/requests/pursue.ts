@@ -6,6 +6,7 @@
 import { available, leavingBytes, ledgerTermBytes, numbersOf } from '../ledger/available.js';
 import { carryOutPlan } from '../eviction/carry-out.js';
 import { explainVictims, isSerial, leavingHereBytes, noneLeaving, planVictims, type Leaving, type Plan } from '../eviction/plan.js';
+import { endingBytes } from '../eviction/whole-workers.js';
 import { companions } from '../gangs/gang.js';
 import { shownNeed } from '../ledger/need.js';
 import { mustCard, mustLease } from '../must.js';
@@ -33,7 +34,7 @@ export function pursue(core: Core, card: Card, head: Waiter, ownBytes: number): 
 export function consider(core: Core, card: Card, head: Waiter, ownBytes: number, leaving: Leaving = noneLeaving): Intent {
   if (card.loadToken !== null) return waiting('load_token');
   const { firmBytes, drainingBytes } = leavingBytes(core, card);
-  const comingBytes = firmBytes + leavingHereBytes(core, card, leaving);
+  const comingBytes = firmBytes + leavingHereBytes(core, card, leaving) + endingBytes(core, card, head);
   const shortBytes = head.needBytes - ownBytes - comingBytes;
   if (shortBytes <= 0) return waiting('leaving');
   // A jump between two rungs of the truth ladder evicts nobody: a second reading must say the same (R29).
@@ -91,6 +92,7 @@ function slowDrains(core: Core, card: Card, head: Waiter): [Lease, Job][] {
 /** The record comes first: it is filed under the request, and names each victim. */
 function commit(core: Core, card: Card, head: Waiter, plan: Plan, shortBytes: number): void {
   head.planned = true;
+  head.ends = [...new Set(plan.victims.flatMap(({ ends, generation }) => (ends ? [generation] : [])))];
   carryOutPlan(core, card, plan, shortBytes, {
     cause: 'plan', waiterSinceAtUs: head.arrivedAtUs, beneficiary: head.key, reason: `room for ${head.model}`,
     tell: (chosenText) => {

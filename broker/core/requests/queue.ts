@@ -37,7 +37,7 @@ export function dequeue(card: Card, waiter: Waiter): boolean {
   return true;
 }
 
-/** All waiters of a card, first to last, as of now. */
+/** All waiters of a card, first to last, as of now; whoever ends while they are gone through is passed over. */
 export function* inOrder(core: Core, card: Card): Generator<Waiter> {
   const lists = classes.map((name) => [...card.queue[name]]);
   const places = lists.map(() => 0);
@@ -45,10 +45,8 @@ export function* inOrder(core: Core, card: Card): Generator<Waiter> {
     let best: Waiter | null = null;
     let from = -1;
     for (let index = 0; index < lists.length; index++) {
-      const list = lists[index];
-      const place = places[index];
-      if (list === undefined || place === undefined || place >= list.length) continue;
-      const waiter = waiterAt(core, list, place);
+      const waiter = nextOf(core, lists[index] ?? [], places, index);
+      if (waiter === null) continue;
       if (best === null || goesBefore(core, waiter, best)) {
         best = waiter;
         from = index;
@@ -58,6 +56,16 @@ export function* inOrder(core: Core, card: Card): Generator<Waiter> {
     places[from] = (places[from] ?? 0) + 1;
     yield best;
   }
+}
+
+function nextOf(core: Core, list: readonly string[], places: number[], index: number): Waiter | null {
+  for (let place = places[index] ?? 0; place < list.length; place++) {
+    const waiter = core.waiters.get(list[place] ?? '');
+    if (waiter === undefined) continue;
+    places[index] = place;
+    return waiter;
+  }
+  return null;
 }
 
 /** Whether `a` is served before `b`. */

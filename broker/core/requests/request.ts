@@ -12,7 +12,7 @@ import { isBytes, leasableBytesMax, withHeadroom } from '../ledger/headroom.js';
 import { wrongHostBytes } from '../memory/share.js';
 import { hostHasRoom, refuseHost } from '../memory/admission.js';
 import { wasUseful } from '../processes/idle.js';
-import { asksNothing, capacityBytes, extendedLease, floorOf, needOf, neverText, shownNeed, sumOf, wholeNeedBytes } from '../ledger/need.js';
+import { asksNothing, capacityBytes, extendedLease, needOf, neverText, shownNeed, sumOf, wholeFloorBytes, wholeNeedBytes } from '../ledger/need.js';
 import { neverHere, noteAsked } from '../processes/model.js';
 import { mustLease } from '../must.js';
 import { enqueue, dequeue, waiterKey } from './queue.js';
@@ -110,7 +110,7 @@ function refuseQueueing(core: Core, card: Card, waiter: BudgetWaiter): Refusal |
   if (backoff !== null && extendedLease(core, waiter) === null) return backoffRefusal(core, waiter.model, backoff);
   const wholeBytes = wholeNeedBytes(core, waiter);
   if (wholeBytes > capacityBytes(card)) {
-    return { code: 'never_fits', details: { model: waiter.model, needBytes: String(wholeBytes), device: card.device, mostBytes: String(capacityBytes(card)) }, text: `${waiter.model} can never fit on ${card.device}: ${neverText(wholeBytes, floorOf(core, waiter), core.processes.get(waiter.generation)?.engine ?? 'holder', card)}` };
+    return { code: 'never_fits', details: { model: waiter.model, needBytes: String(wholeBytes), device: card.device, mostBytes: String(capacityBytes(card)) }, text: `${waiter.model} can never fit on ${card.device}: ${neverText(wholeBytes, wholeFloorBytes(core, waiter), core.processes.get(waiter.generation)?.engine ?? 'holder', card)}` };
   }
   const host = refuseHost(core, waiter);
   if (host !== null) return host;
@@ -240,7 +240,7 @@ function budgetWaiter(core: Core, card: Card, event: BudgetRequested): BudgetWai
     key: waiterKey(event.generation, event.request),
     generation: event.generation, request: event.request, model: event.model, order: first?.order ?? core.nextOrder++,
     class: first?.class ?? event.class, arrivedUs: first?.arrivedUs ?? arrivedUs, arrivedAtUs: first?.arrivedAtUs ?? arrivedAtUs, deadlineUs, deadlineMs, policy: event.policy, device: card.device,
-    gang: event.gang === null ? null : gangKey(event.generation, event.gang.gang), standing: 'kept', roomBytes: 0, needBytes: 0, holdBytes: 0, hostNeedBytes: 0, hostHoldBytes: 0, hostTriedEpoch: -1, hostHopeless: false, hostCopies: null, planned: false, skips: 0, triedEpoch: -1, told: null, toldNamed: '', toldUs: 0, clause: '', reason: 'queued',
+    gang: event.gang === null ? null : gangKey(event.generation, event.gang.gang), standing: 'kept', roomBytes: 0, ends: [], needBytes: 0, holdBytes: 0, hostNeedBytes: 0, hostHoldBytes: 0, hostTriedEpoch: -1, hostHopeless: false, hostCopies: null, planned: false, skips: 0, triedEpoch: -1, told: null, toldNamed: '', toldUs: 0, clause: '', reason: 'queued',
     lease: event.lease, parts: event.parts, requestedBytes, peakBytes,
     parkable: event.parkable, profiles: event.profilesFreeMemory, exclusive: isException(card, event, requestedBytes), host: event.host ?? null,
   };

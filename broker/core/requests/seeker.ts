@@ -1,8 +1,8 @@
 /** A waiting request as victims are chosen for it. */
-import type { Seeker } from '../eviction/plan.js';
+import type { Seeker } from '../eviction/victim.js';
 import type { Core, Waiter } from '../state.js';
 import { isOverdue } from './queue.js';
 
 export function seekerOf(core: Core, waiter: Waiter): Seeker {
-  return { generation: waiter.generation, model: waiter.model, class: waiter.class, placing: waiter.kind === 'place', overdue: isOverdue(core, waiter) };
+  return { generation: waiter.generation, model: waiter.model, class: waiter.class, placing: waiter.kind === 'place', overdue: isOverdue(core, waiter) ? waiter : null };
 }

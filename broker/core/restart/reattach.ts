@@ -39,7 +39,7 @@ export function onProcessRecorded(core: Core, event: Of<'process_recorded'>): vo
     const card = cardOf(core, device);
     const floorBytes = event.floors.find((floor) => floor.device === device)?.bytes ?? 0;
     if (card !== undefined) closeCard(core, card, process, floorBytes);
-    else process.floorsUnfound.set(device, floorBytes);
+    else process.floorsUnfound.set(device, { bytes: floorBytes, isTold: false });
   }
   awaitCards(core, process);
   core.timers.set('detached', generation, inMs(core, core.options.limits.reattachGraceMs));

@@ -21,7 +21,7 @@ export function awaitCards(core: Core, process: Process): void {
 export function reportFloor(core: Core, process: Process, device: string, bytes: number): void {
   const card = core.cards.get(device);
   if (card !== undefined) floorReported(core, card, process.generation, process.engine, bytes);
-  else if (process.devices.includes(device)) process.floorsUnfound.set(device, bytes);
+  else if (process.devices.includes(device)) process.floorsUnfound.set(device, { bytes, isTold: true });
   else count(core, 'strayEvents');
 }
 
@@ -36,7 +36,10 @@ export function onCardFound(core: Core, card: Card): void {
 }
 
 function askAgain(core: Core, card: Card, process: Process): void {
-  closeCard(core, card, process, process.floorsUnfound.get(card.device) ?? 0);
+  const floor = process.floorsUnfound.get(card.device);
+  closeCard(core, card, process, floor?.bytes ?? 0);
+  // Its own word, as good as if the card had been there.
+  if (floor?.isTold === true) floorReported(core, card, process.generation, process.engine, floor.bytes);
   process.floorsUnfound.delete(card.device);
   process.returning = true;
   if (process.state === 'ready' || process.state === 'suspect') process.state = 'recorded';

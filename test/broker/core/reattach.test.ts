@@ -423,3 +423,19 @@ t.test('a process with two sessions is counted once: what one has told is no flo
   t.match(shareReading(stage.core, card0, sessions, 7 * GiB), [{ generation: other, usedBytes: 3 * GiB }, { generation: holder, usedBytes: 4 * GiB }]);
   t.strictSame(shareReading(stage.core, card0, sessions, 3 * GiB).reduce((sum, { usedBytes }) => sum + usedBytes, 0), 3 * GiB, 'no byte twice, and none lost');
 });
+
+t.test('what a process has said of a card counts as its floor when the card is found later: the rest that is read there is stray', async (t) => {
+  for (const isTold of [true, false]) {
+    const stage = new Stage({ limits: { reattachGraceMs: graceMs } });
+    stage.send({ type: 'process_recorded', generation: worker, role: 'worker', name: 'worker', engine: 'python', devices: [card0], floors: isTold ? [] : [{ device: card0, bytes: 512 * MiB }] });
+    stage.send({ type: 'process_resumed', generation: worker });
+    stage.send({ type: 'process_ready', generation: worker, capabilities: { park: true, partial: false, embed: false, profilesFreeMemory: false }, floors: isTold ? [{ device: card0, bytes: 512 * MiB }] : [] });
+    announces(stage, []);
+    stage.card(card0, { floorBytes: null });
+    stage.take(worker, 4 * GiB);
+    stage.sample();
+    announces(stage, []);
+    stage.sample();
+    t.match(stage.cardView(), isTold ? { floorBytes: 512 * MiB, residueBytes: 4 * GiB - 512 * MiB } : { floorBytes: 4 * GiB, residueBytes: 0 });
+  }
+});

@@ -16,7 +16,7 @@ export const evictionMutants: readonly Mutant[] = [
   },
   {
     name: 'requester-evicted', about: 'the requesting model is its own victim', file: 'eviction/plan.js',
-    from: "if (lease.model === seeker.model && (seeker.placing || lease.generation === seeker.generation))\n        return 'requester';", to: '',
+    from: "if (isRequester(lease, seeker))\n        return 'requester';", to: '',
   },
   {
     name: 'minimum-residency-ignored', about: 'a model just loaded may be put away at once', file: 'eviction/plan.js',
@@ -81,5 +81,25 @@ from: "return lease.state === 'loading' && mustProcess(core, lease.generation).r
   {
     name: 'release-never-blamed', about: 'bytes that stay after a release are waited for for ever', file: 'ledger/residue.js',
     from: 'climb(core, card, lease, release, leftBytes);', to: '',
+  },
+  {
+    name: 'whole-worker-parked', about: 'a worker whose floor is needed parks its models, and lives on for their sake', file: 'eviction/carry-out.js', pinnedBy: 'whole-workers',
+    from: "target: victim.ends ? 'none' : 'host'", to: "target: 'host'",
+  },
+  {
+    name: 'parked-keep-their-worker', about: 'a worker is not ended whole while it has anything parked', file: 'eviction/whole-workers.js', pinnedBy: 'whole-workers',
+    from: 'for (const id of rest) {', to: 'for (const id of rest) {\n        return null;',
+  },
+  {
+    name: 'whole-floor-forgotten', about: 'others leave for the floor of a worker that is on its way out', file: 'requests/pursue.js', pinnedBy: 'whole-workers',
+    from: ' + endingBytes(core, card, head)', to: '',
+  },
+  {
+    name: 'kept-by-those-behind', about: 'who needs the floor of a worker and that worker’s own requests wait for each other', file: 'eviction/whole-workers.js', pinnedBy: 'whole-workers',
+    from: 'if (overdue === null || !isBehind(core, core.waiters.get(key), overdue))', to: 'if (true)',
+  },
+  {
+    name: 'ended-over-older', about: 'a worker is ended though what it asks for is older', file: 'eviction/whole-workers.js', pinnedBy: 'whole-workers',
+    from: ' && goesBefore(core, overdue, waiter)', to: '',
   },
 ];

@@ -40,7 +40,7 @@ export const gangMutants: readonly Mutant[] = [
   },
   {
     name: 'found-card-open', about: 'a card that is found late is granted before an earlier process has told of it', file: 'restart/unfound-cards.js',
-    from: 'closeCard(core, card, process, process.floorsUnfound.get(card.device) ?? 0);', to: ';',
+    from: 'closeCard(core, card, process, floor?.bytes ?? 0);', to: ';',
   },
   {
     name: 'misplaced-not-charged', about: 'bytes on a card that a process was not given are free', file: 'cards/misplaced.js',

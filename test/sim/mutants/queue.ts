@@ -126,4 +126,8 @@ export const queueMutants: readonly Mutant[] = [
     name: 'wrong-numbers', about: 'the record of a decision gives another need than the one decided by', file: 'ledger/available.js',
     from: 'needBytes: request.needBytes,', to: 'needBytes: request.requestedBytes,',
   },
+  {
+    name: 'own-floor-forgotten', about: 'what does not fit beside the floor of its own worker waits for it', file: 'ledger/need.js', pinnedBy: 'whole-workers',
+    from: ' + keptFloorBytes(core, waiter));', to: ');',
+  },
 ];

@@ -118,4 +118,8 @@ export const restartMutants: readonly Mutant[] = [
     name: 'second-copy', about: 'a model is loaded anew while the worker that may have it is waited for', file: 'requests/place-request.js',
     from: 'mayComeBack(core, event.engine, cards.living, countOf(event)) ?? best', to: 'best',
   },
+  {
+    name: 'told-floor-forgotten', about: 'what a process said of a card that was found later does not count', file: 'restart/unfound-cards.js', pinnedBy: 'reattach',
+    from: 'if (floor?.isTold === true)', to: 'if (false)',
+  },
 ];

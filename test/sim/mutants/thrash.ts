@@ -35,7 +35,7 @@ export const thrashMutants: readonly Mutant[] = [
     from: 'return lease.loadTookMs * (100 / core.options.limits.thrashDampedPercent - 1);', to: 'return 0;',
   },
   {
-    name: 'damped-for-ever', about: 'damping keeps even those waiting who have waited as long as they may', file: 'eviction/plan.js', pinnedBy: 'thrash',
-    from: 'return !seeker.overdue && ', to: 'return ',
+    name: 'damped-for-ever', about: 'damping keeps even those waiting who have waited as long as they may', file: 'eviction/spared.js', pinnedBy: 'thrash',
+    from: 'return seeker.overdue === null && ', to: 'return ',
   },
 ];
