@@ -1,5 +1,4 @@
 /** Models as one object: resolve, stage, find, list, check, remove. */
-import { join } from 'node:path';
 import { LeaseholdError, defaultLimits, type Limits } from '../../protocol/index.js';
 import { HubClient } from './hub/client.js';
 import { FileGone } from './hub/refusal.js';
@@ -110,7 +109,7 @@ export class Models {
   async runnable(reference: HubReference): Promise<RunnableModel> {
     const model = await this.store.findReference(reference);
     if (model.missing !== null) throw notStaged(model, model.missing);
-    return this.#runnable(model.manifest.profile, model.folder);
+    return { profile: model.manifest.profile, source: await this.store.sourceOf(model) };
   }
 
   list(onFault?: (error: LeaseholdError) => void): Promise<readonly StoredModel[]> {
@@ -175,10 +174,5 @@ export class Models {
     const curated = reference.kind === 'curated' ? curatedProfiles().get(reference.id) : undefined;
     if (curated !== undefined) return { kind: 'hub', repository: curated.repository, revision: curated.revision, selection: null };
     throw new LeaseholdError('reference_invalid', { reference: JSON.stringify(text), reason: reference.kind === 'generated' ? 'a profile was resolved already; name its repository' : 'it is on this machine, and nothing was pulled' }, reference.kind === 'generated' ? {} : { help: 'It is used where it lies: leasehold run PATH, or as a `source` in leasehold.yaml.' });
-  }
-
-  #runnable(profile: Profile, folder: string): RunnableModel {
-    const [first] = profile.weight_files;
-    return { profile, source: first === undefined ? folder : join(folder, ...first.split('/')) };
   }
 }

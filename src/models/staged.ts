@@ -1,5 +1,4 @@
 /** What an engine is given for a reference: a file that was staged. No network is asked, ever. */
-import { join } from 'node:path';
 import { noEngine } from './no-engine.js';
 import { currentPolicy } from './policy/policy.js';
 import { parseHubReference } from './reference.js';
@@ -13,7 +12,6 @@ export async function stagedSource(text: string, env: NodeJS.ProcessEnv = proces
   const model = await store.findReference(parseHubReference(text));
   const { profile } = model.manifest;
   if (model.missing !== null) throw notStaged(model, model.missing);
-  const [first] = profile.weight_files;
-  if (profile.backend !== 'llama_cpp' || first === undefined) throw noEngine(profile.backend, `${text} was staged for ${profile.backend}, and no such engine is here.`);
-  return join(model.folder, ...first.split('/'));
+  if (profile.backend !== 'llama_cpp' || profile.weight_files.length === 0) throw noEngine(profile.backend, `${text} was staged for ${profile.backend}, and no such engine is here.`);
+  return store.sourceOf(model);
 }

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import fc from 'fast-check';
 import t from 'tap';
 import { LeaseholdError } from '../../protocol/index.js';
 import { parseHubReference, parseReference, referenceText, type ModelReference } from '../../src/models/reference.js';
@@ -11,7 +12,8 @@ import { canonicalBytes, digestOf, roundToTenth } from '../../src/models/profile
 import { curatedProfiles, shippedFolder } from '../../src/models/profile/curated.js';
 import { generateProfile, type ProfileFacts } from '../../src/models/profile/generate.js';
 import { readCurated, readProfile, readProfileManifest } from '../../src/models/profile/read.js';
-import type { Profile } from '../../src/models/profile/profile.js';
+import type { Profile, ProfileManifest } from '../../src/models/profile/profile.js';
+import { sealed } from '../../src/models/profile/seal.js';
 
 const policy = currentPolicy();
 const surroundings = { cwd: '/srv', curatedIds: new Set(['smolvlm2-2.2b-instruct']) };
@@ -23,6 +25,39 @@ function made(facts: Partial<ProfileFacts> = {}, backend: Backend | null = null)
     artifactBytes: 25 * 1024 ** 3, advertisedContextTokens: 8_192, weightFiles: [], projectorFile: '', ...facts,
   };
   return generateProfile(all, rowFor(policy, { ...all, backend }), policy);
+}
+
+type Json = { readonly [name: string]: unknown };
+
+/** Every field at any depth: with another value of its kind, of another kind, taken out, and one more beside it. */
+function editsOf(json: unknown, path = ''): readonly { readonly path: string; readonly json: unknown }[] {
+  if (typeof json !== 'object' || json === null) return otherValues(json).map((value) => ({ path, json: value }));
+  const below = (name: string): string => (path === '' ? name : `${path}.${name}`);
+  if (Array.isArray(json)) {
+    const list: readonly unknown[] = json;
+    const each = list.flatMap((value, index) => editsOf(value, below(String(index))).map((edit) => ({ path: edit.path, json: list.map((one, at) => (at === index ? edit.json : one)) })));
+    return [...each, { path, json: [...list, 'x'] }, { path, json: list.slice(1) }, { path, json: null }].filter((edit) => JSON.stringify(edit.json) !== JSON.stringify(list));
+  }
+  const fields = json as Json;
+  return [
+    ...Object.keys(fields).flatMap((name) => editsOf(fields[name], below(name)).map((edit) => ({ path: edit.path, json: { ...fields, [name]: edit.json } }))),
+    ...Object.keys(fields).map((name) => ({ path: below(name), json: Object.fromEntries(Object.entries(fields).filter(([each]) => each !== name)) })),
+    { path: below('one_more'), json: { ...fields, one_more: 1 } },
+  ];
+}
+
+function otherValues(value: unknown): readonly unknown[] {
+  if (typeof value === 'string') return [`${value}x`, value.slice(1), value === '' ? ' ' : '', 'curated', '../../../../../evil.gguf', 7, null].filter((other) => other !== value);
+  if (typeof value === 'number') return [value + 1, value / 3, -value - 1, 0.1, String(value), null].filter((other) => other !== value);
+  return [value === false, 'true', null];
+}
+
+/** The same object with its keys, at any depth, in another order. */
+function shuffled(json: unknown, seed: number): unknown {
+  if (Array.isArray(json)) return json.map((each) => shuffled(each, seed));
+  if (typeof json !== 'object' || json === null) return json;
+  const rank = (key: string): string => createHash('sha256').update(`${String(seed)} ${key}`).digest('hex');
+  return Object.fromEntries(Object.entries(json).sort(([one], [other]) => rank(one).localeCompare(rank(other))).map(([key, each]) => [key, shuffled(each, seed)]));
 }
 
 function thrown(act: () => unknown): LeaseholdError {
@@ -155,6 +190,46 @@ t.test('a profile', async (t) => {
     t.equal(thrown(() => readProfile({ ...profile, compatibility_policy_version: 2 }, 'x', policy)).code, 'profile_outdated');
   });
 
+  t.test('R153: is never taken for a reviewed one because it says so', async (t) => {
+    t.match(thrown(() => readProfile({ ...made(nvfp4), source: 'curated', estimated_vram_gb: 0.1 }, 'x', policy)), { code: 'profile_invalid', message: /source must be generated/ });
+    t.equal(thrown(() => readProfileManifest(JSON.stringify(sealed({ ...manifest, profile: { ...manifest.profile, source: 'curated' } })), 'x', manifest.profile.id, policy)).code, 'profile_invalid', 'not even sealed anew');
+  });
+
+  const manifest: ProfileManifest = {
+    schema_version: 2, compatibility_policy_version: policy.version, requested_reference: 'owner/model', resolved_at_unix: 1_700_000_000, security_scan_complete: true,
+    profile: made({ ...nvfp4, weightFiles: ['a.gguf', 'b.gguf'], projectorFile: 'mmproj.gguf' }),
+  };
+  const { id } = manifest.profile;
+  const stored = JSON.parse(JSON.stringify(sealed(manifest))) as Json;
+  const read = (json: unknown, indent = 0): ProfileManifest => readProfileManifest(JSON.stringify(json, null, indent), '/p/profile.json', id, policy);
+
+  t.test('R280: is refused with any single field of its manifest edited, taken out or added, saying what to do', async (t) => {
+    const edits = editsOf(stored);
+    const paths = new Set(edits.map(({ path }) => path));
+    for (const field of [...Object.keys(manifest), 'seal', ...Object.keys(manifest.profile).map((name) => `profile.${name}`), 'profile.backend_options.max_model_len', 'profile.weight_files.1']) t.ok(paths.has(field), field);
+    for (const { path, json } of edits) {
+      const error = thrown(() => read(json));
+      t.match(error.code, /^profile_(tampered|invalid)$/, path);
+      t.match(error.help, path === 'seal' ? /pull/i : /[Dd]elete that file and pull the model again/, `${path}: ${error.help}`);
+    }
+    for (const source of ['curated', 'generated']) t.equal(thrown(() => read({ ...stored, profile: { ...manifest.profile, source, estimated_vram_gb: 0.1, weight_files: ['../../../../../evil.gguf'] } })).code, 'profile_tampered');
+  });
+
+  t.test('R280: is accepted with keys in any order and any white space', async (t) => {
+    fc.assert(fc.property(fc.integer(), fc.integer({ min: 0, max: 8 }), (seed, indent) => {
+      const json = shuffled(stored, seed);
+      // Of the lists the order counts; of the fields alone it does not.
+      t.strictSame(read(json, indent), manifest);
+    }), { numRuns: 60 });
+    t.strictSame(readProfileManifest(`\n\t ${JSON.stringify(stored)} \r\n`, 'x', id, policy), manifest);
+  });
+
+  t.test('R153: in the place of another one is refused, and so is one that nothing vouches for', async (t) => {
+    const other = sealed({ ...manifest, profile: made() });
+    t.match(thrown(() => read(other)), { code: 'profile_tampered', details: { profile: id, digest: made().profile_digest } });
+    t.match(thrown(() => read(manifest)), { code: 'profile_invalid', message: /no seal/, help: /Pull the model again: leasehold pull\. What is downloaded is kept/ });
+  });
+
   t.test('R151: is refused with everything that is wrong with it', async (t) => {
     const { message } = thrown(() => readProfile({ ...made(), max_images: 0, max_file_bytes: -1, trust_remote_code: true, dtype: 'int8', modalities: [], revision: 'main' }, 'x', policy));
     for (const part of ['max_images, max_file_bytes', 'review and package custom model code instead', 'dtype', 'modalities', '40 lower-case hex']) t.match(message, part);
@@ -162,7 +237,7 @@ t.test('a profile', async (t) => {
       t.equal(thrown(() => readProfile({ ...made(), ...change }, 'x', policy)).code, 'profile_invalid', JSON.stringify(change));
     }
     for (const json of [null, [], 'x', 7]) t.equal(thrown(() => readProfile(json, 'x', policy)).code, 'profile_invalid');
-    for (const text of ['', '{', '[]', '{"profile":{}}']) t.equal(thrown(() => readProfileManifest(text, 'x', policy)).code, 'profile_invalid');
+    for (const text of ['', '{', '[]', '{"profile":{}}']) t.equal(thrown(() => readProfileManifest(text, 'x', made().id, policy)).code, 'profile_invalid');
   });
 
   t.test('R150 R159: may be curated, with defaults for what an older file leaves out', async (t) => {
@@ -172,8 +247,8 @@ t.test('a profile', async (t) => {
       advertised_context_tokens: 16_384, reasoning_parser: '', estimated_vram_gb: 6,
     });
     const entry = { ...made(), source: 'curated', id: 'x' };
-    t.match(thrown(() => readCurated(JSON.stringify({ profiles: [entry, entry] }), 'c', policy)).message, /twice/);
-    for (const json of [{}, { profiles: [] }, { profiles: [3] }]) t.equal(thrown(() => readCurated(JSON.stringify(json), 'c', policy)).code, 'profile_invalid');
+    t.match(thrown(() => readCurated(JSON.stringify({ profiles: [entry, entry] }), 'c')).message, /twice/);
+    for (const json of [{}, { profiles: [] }, { profiles: [3] }, { profiles: [made()] }]) t.equal(thrown(() => readCurated(JSON.stringify(json), 'c')).code, 'profile_invalid');
   });
 
   t.test('of each tiny model is curated, and its file ships', async (t) => {

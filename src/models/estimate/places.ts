@@ -1,5 +1,4 @@
 /** A profile, or a reference that was pulled, as the files that lie here for it. */
-import { join } from 'node:path';
 import { LeaseholdError } from '../../../protocol/index.js';
 import { currentPolicy } from '../policy/policy.js';
 import type { Profile } from '../profile/profile.js';
@@ -25,15 +24,17 @@ export interface PlaceOnHub {
 
 /** What a generated profile stands for: its files here, or its repository at its commit. Rejects with `profile_unknown`, or what is wrong with its file. */
 export async function placeOfProfile(id: string, env: NodeJS.ProcessEnv, cwd: string): Promise<PlaceHere | PlaceOnHub> {
-  const model = await storeAt(env, cwd).find(id);
+  const store = storeAt(env, cwd);
+  const model = await store.find(id);
   const { repository, revision, weight_files: [first], projector_file: projector } = model.manifest.profile;
-  return placeOf(model) ?? { reference: parseHubReference(`${repository}@${revision}${first === undefined ? '' : `:${first}`}`), projector: projector !== '' };
+  return await placeOf(store, model) ?? { reference: parseHubReference(`${repository}@${revision}${first === undefined ? '' : `:${first}`}`), projector: projector !== '' };
 }
 
 /** What was pulled for a reference, and for that engine where one is named; null where nothing is, or not all of it. */
 export async function placeOfPulled(reference: HubReference, backend: Backend | undefined, env: NodeJS.ProcessEnv, cwd: string): Promise<PlaceHere | null> {
   try {
-    const place = placeOf(await storeAt(env, cwd).findReference(reference));
+    const store = storeAt(env, cwd);
+    const place = await placeOf(store, await store.findReference(reference));
     return place !== null && (backend === undefined || (place.backend === 'llama') === (backend === 'llama')) ? place : null;
   } catch (error) {
     if (error instanceof LeaseholdError && error.code === 'profile_unknown') return null;
@@ -49,8 +50,9 @@ function storeAt(env: NodeJS.ProcessEnv, cwd: string): ModelStore {
   return new ModelStore(storeRoot(env, cwd), currentPolicy());
 }
 
-function placeOf({ manifest: { profile }, folder, missing }: StoredModel): PlaceHere | null {
-  const { weight_files: [first], projector_file: projector } = profile;
-  const at = (file: string): string => join(folder, ...file.split('/'));
-  return missing === null ? { path: first === undefined ? folder : at(first), backend: backendOf(profile), projector: projector === '' ? null : at(projector) } : null;
+async function placeOf(store: ModelStore, model: StoredModel): Promise<PlaceHere | null> {
+  if (model.missing !== null) return null;
+  const { profile } = model.manifest;
+  const { repository, revision, projector_file: projector } = profile;
+  return { path: await store.sourceOf(model), backend: backendOf(profile), projector: projector === '' ? null : await store.pathIn({ repository, commit: revision }, projector) };
 }

@@ -70,7 +70,7 @@ function print(value: Canonical): string {
   if (typeof value === 'string') return quote(value);
   if (typeof value !== 'object') return String(value);
   if (isList(value)) return `[${value.map(print).join(',')}]`;
-  return `{${Object.keys(value).sort(byCodePoint).map((key) => `${quote(key)}:${print(value[key] ?? '')}`).join(',')}}`;
+  return `{${Object.entries(value).sort(([one], [other]) => byCodePoint(one, other)).map(([key, each]) => `${quote(key)}:${print(each)}`).join(',')}}`;
 }
 
 /** As JSON, with everything outside printable ASCII escaped. */

@@ -1,7 +1,6 @@
 /** The profiles that were reviewed one by one, in curated.json. */
 import { readFileSync } from 'node:fs';
 import { packagePath } from '../../config/schema-file.js';
-import { currentPolicy } from '../policy/policy.js';
 import type { Profile } from './profile.js';
 import { readCurated } from './read.js';
 
@@ -11,7 +10,7 @@ export const curatedPath = packagePath('src', 'models', 'profile', 'curated.json
 
 /** Curated profiles by id, read once. */
 export function curatedProfiles(): ReadonlyMap<string, Profile> {
-  loaded ??= readCurated(readFileSync(curatedPath, 'utf8'), curatedPath, currentPolicy());
+  loaded ??= readCurated(readFileSync(curatedPath, 'utf8'), curatedPath);
   return loaded;
 }
 

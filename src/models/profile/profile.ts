@@ -47,7 +47,7 @@ export interface Profile {
   readonly projector_file: string;
 }
 
-/** What is stored for a generated profile, beside the profile. */
+/** What is stored for a generated profile, beside the profile; sealed as a whole. */
 export interface ProfileManifest {
   readonly schema_version: number;
   readonly compatibility_policy_version: number;

@@ -1,11 +1,10 @@
-/** From stored JSON to a profile that can be trusted: its fields are checked, and its id is what its fields say. */
+/** From stored JSON to a profile that can be trusted: its fields are checked, and are those that were stored. */
 import { LeaseholdError } from '../../../protocol/index.js';
 import { fileNameFault } from '../formats/file-name.js';
 import type { Policy, Scalar } from '../policy/policy.js';
 import { digestOf } from './canonical.js';
 import { generatedIdShape, type Profile, type ProfileManifest } from './profile.js';
-
-type Fields = Readonly<Record<string, unknown>>;
+import { isFields, readFields, readSealed, type Fields } from './seal.js';
 
 const backends = ['transformers', 'vllm', 'mlx_vlm', 'llama_cpp'];
 const modalities = ['text', 'image', 'video', 'file'];
@@ -18,18 +17,14 @@ const defaults = {
 };
 
 /**
- * One profile out of JSON. Throws `profile_invalid` listing what is wrong, `profile_outdated` for one of another policy,
- * and `profile_tampered` where the fields of a generated one do not have the digest that its id states.
+ * A generated profile out of JSON. Throws `profile_invalid` listing what is wrong, `profile_outdated` for one of another policy,
+ * and `profile_tampered` where its fields do not have the digest that its id states.
  */
 export function readProfile(json: unknown, path: string, policy: Policy): Profile {
-  if (!isFields(json)) throw invalid('?', path, ['it is no object']);
-  const profile = { ...defaults, advertised_context_tokens: json['max_context_tokens'], ...json } as unknown as Profile;
-  const id = typeof profile.id === 'string' ? profile.id : '?';
-  const faults = faultsOf(profile as unknown as Fields);
-  if (faults.length > 0) throw invalid(id, path, faults);
-  if (profile.source === 'curated') return profile;
+  const profile = checkedProfile(json, path, 'generated');
+  const { id } = profile;
   if (profile.schema_version !== 2) throw invalid(id, path, [`schema_version is ${String(profile.schema_version)}, a generated one has 2`]);
-  if (profile.id !== `hf-${profile.profile_digest}` || !generatedIdShape.test(profile.id)) throw invalid(id, path, ['its id is not hf- and its profile_digest']);
+  if (id !== `hf-${profile.profile_digest}` || !generatedIdShape.test(id)) throw invalid(id, path, ['its id is not hf- and its profile_digest']);
   if (profile.compatibility_policy_version !== policy.version) {
     throw new LeaseholdError('profile_outdated', { profile: id, policyVersion: profile.compatibility_policy_version, running: policy.version });
   }
@@ -38,40 +33,51 @@ export function readProfile(json: unknown, path: string, policy: Policy): Profil
   return profile;
 }
 
-/** The file of a generated profile. Throws as `readProfile`. */
-export function readProfileManifest(text: string, path: string, policy: Policy): ProfileManifest {
-  const json = parse(text, path);
-  if (!isFields(json)) throw invalid('?', path, ['it is no object']);
+/** The file of the generated profile `id`, no field of which was edited since it was stored. Throws as `readSealed` and `readProfile`. */
+export function readProfileManifest(text: string, path: string, id: string, policy: Policy): ProfileManifest {
+  return manifestOf(readSealed(text, path, id), path, id, policy);
+}
+
+/** The profile of a manifest from before there were seals; null where it has one. Its own digest is checked, and nothing vouches for what stands beside it. */
+export function readUnsealedProfile(text: string, path: string, id: string, policy: Policy): Profile | null {
+  const json = readFields(text, path, id);
+  return 'seal' in json ? null : manifestOf(json, path, id, policy).profile;
+}
+
+function manifestOf(json: Fields, path: string, id: string, policy: Policy): ProfileManifest {
   const { requested_reference: reference, resolved_at_unix: resolvedAt, security_scan_complete: scanned } = json;
   const faults = [
     ...typeof reference === 'string' ? [] : ['requested_reference is no text'],
     ...Number.isSafeInteger(resolvedAt) ? [] : ['resolved_at_unix is no whole number'],
     ...typeof scanned === 'boolean' ? [] : ['security_scan_complete is neither true nor false'],
   ];
-  if (faults.length > 0) throw invalid('?', path, faults);
-  return { ...json, profile: readProfile(json['profile'], path, policy) } as unknown as ProfileManifest;
+  if (faults.length > 0) throw invalid(id, path, faults);
+  const profile = readProfile(json['profile'], path, policy);
+  // A whole manifest in the place of another one.
+  if (profile.id !== id) throw new LeaseholdError('profile_tampered', { profile: id, digest: profile.profile_digest, path });
+  return { ...json, profile } as unknown as ProfileManifest;
 }
 
 /** A file `{ "profiles": [...] }` of curated profiles. Throws `profile_invalid`. */
-export function readCurated(text: string, path: string, policy: Policy): ReadonlyMap<string, Profile> {
-  const json = parse(text, path);
-  const list = isFields(json) ? json['profiles'] : undefined;
+export function readCurated(text: string, path: string): ReadonlyMap<string, Profile> {
+  const list = readFields(text, path, 'curated profiles')['profiles'];
   if (!Array.isArray(list) || list.length === 0) throw invalid('?', path, ['profiles must be a list with something in it']);
   const found = new Map<string, Profile>();
   for (const each of list as readonly unknown[]) {
-    const profile = readProfile(each, path, policy);
+    const profile = checkedProfile(each, path, 'curated');
     if (found.has(profile.id)) throw invalid(profile.id, path, ['its id is there twice']);
     found.set(profile.id, profile);
   }
   return found;
 }
 
-function parse(text: string, path: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw new LeaseholdError('profile_invalid', { profile: path, reason: `it is no JSON (${(error as Error).message})` }, { cause: error });
-  }
+/** Each field by itself. Where it comes from is known by where it was found, never by what it says of itself. */
+function checkedProfile(json: unknown, path: string, source: Profile['source']): Profile {
+  if (!isFields(json)) throw invalid('?', path, ['it is no object']);
+  const profile: Fields = { ...defaults, advertised_context_tokens: json['max_context_tokens'], ...json };
+  const faults = [...faultsOf(profile), ...profile['source'] === source ? [] : [`source must be ${source}`]];
+  if (faults.length > 0) throw invalid(typeof profile['id'] === 'string' ? profile['id'] : '?', path, faults);
+  return profile as unknown as Profile;
 }
 
 function faultsOf(profile: Fields): string[] {
@@ -87,7 +93,6 @@ function faultsOf(profile: Fields): string[] {
     [backends.includes(profile['backend'] as string), `backend must be one of ${backends.join(', ')}`],
     [['modal', 'local_apple'].includes(profile['execution_target'] as string), 'execution_target must be modal or local_apple'],
     [['', 'none', 'qwen3'].includes(profile['reasoning_parser'] as string), 'reasoning_parser must be empty, none or qwen3'],
-    [['curated', 'generated'].includes(profile['source'] as string), 'source must be curated or generated'],
     [isWhole(profile['schema_version']) && isWhole(profile['compatibility_policy_version']), 'its versions must be whole numbers'],
     [isText(profile['architecture'], /^/) && isText(profile['quantization_method'], /./) && isText(profile['profile_digest'], /^/), 'architecture, quantization_method and profile_digest must be texts'],
     [isWhole(profile['artifact_bytes']), 'artifact_bytes must be a whole number'],
@@ -106,7 +111,6 @@ const isFileName = (value: unknown): boolean => typeof value === 'string' && fil
 const isWhole = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 0;
 const isScalar = (value: unknown): value is Scalar => ['string', 'boolean'].includes(typeof value) || (typeof value === 'number' && Number.isFinite(value));
 const isList = (value: unknown, holds: (each: unknown) => boolean): boolean => Array.isArray(value) && value.every(holds);
-const isFields = (value: unknown): value is Fields => typeof value === 'object' && value !== null && !Array.isArray(value);
 
 function invalid(profile: string, path: string, faults: readonly string[]): LeaseholdError {
   return new LeaseholdError('profile_invalid', { profile: `${profile} (${path})`, reason: faults.join('; ') });

@@ -6,8 +6,9 @@ import { isDeepStrictEqual } from 'node:util';
 import { LeaseholdError } from '../../../protocol/index.js';
 import { curatedProfiles, shippedFolder } from '../profile/curated.js';
 import type { Policy } from '../policy/policy.js';
-import { readProfileManifest } from '../profile/read.js';
+import { readProfileManifest, readUnsealedProfile } from '../profile/read.js';
 import { generatedIdShape, type Profile, type ProfileManifest } from '../profile/profile.js';
+import { pullAgain, readSealed, sealed } from '../profile/seal.js';
 import { isCommit, referenceText, type HubReference } from '../reference.js';
 import { codeOf, isFolderWithin, makeFolder, plainFileBytes, readTextIfThere, unusable, writeJsonDurably } from './files.js';
 import { Layout, type Snapshot } from './layout.js';
@@ -76,14 +77,21 @@ export class ModelStore {
     return path;
   }
 
+  /** What an engine is given for a model that is staged: the (first) GGUF, else the folder of the snapshot. Rejects as `pathIn`. */
+  async sourceOf({ manifest: { profile }, folder }: Pick<StoredModel, 'manifest' | 'folder'>): Promise<string> {
+    const [first] = profile.weight_files;
+    return first === undefined ? folder : this.pathIn({ repository: profile.repository, commit: profile.revision }, first);
+  }
+
   /** Why a profile cannot be loaded from here, or null; and what it needs, where that is known. */
-  async state({ id, repository, revision }: Profile): Promise<Pick<StoredModel, 'missing' | 'files'>> {
+  async state({ id, repository, revision, weight_files: weights, projector_file: projector }: Profile): Promise<Pick<StoredModel, 'missing' | 'files'>> {
     const snapshot = { repository, commit: revision };
     const marker = await this.marker(snapshot);
     const wanted = marker?.profiles[id];
     if (marker === null || wanted === undefined) return { missing: 'it was never staged to the end', files: [] };
     const files = marker.files.filter(({ path }) => wanted.includes(path));
-    for (const path of wanted) {
+    // What the profile loads, too, whatever the marker says that it needs.
+    for (const path of new Set([...wanted, ...weights, ...projector === '' ? [] : [projector]])) {
       const file = files.find((each) => each.path === path);
       const bytes = file === undefined ? null : await plainFileBytes(await this.pathIn(snapshot, path));
       if (file === undefined || bytes === null) return { missing: `${path} is not there`, files };
@@ -92,17 +100,17 @@ export class ModelStore {
     return { missing: null, files };
   }
 
-  /** Stores a generated profile; `created` is false where the same is there. Throws `profile_collision` where another is. */
+  /** Stores a generated profile; `created` is false where the same is there, sealed. Throws `profile_collision` where another is, and what is wrong with one that was edited: neither is written over. */
   async saveProfile(manifest: ProfileManifest): Promise<{ readonly path: string; readonly created: boolean }> {
-    const path = this.layout.profileFile(manifest.profile.id);
+    const { id } = manifest.profile;
+    const path = this.layout.profileFile(id);
     const text = await this.#profileText(path);
-    if (text !== null) {
-      const there = readProfileManifest(text, path, this.policy);
-      if (!isDeepStrictEqual(there.profile, manifest.profile)) throw new LeaseholdError('profile_collision', { profile: manifest.profile.id, path });
-      return { path, created: false };
-    }
+    const old = text === null ? null : readUnsealedProfile(text, path, id, this.policy);
+    const there = text === null ? null : old ?? readProfileManifest(text, path, id, this.policy).profile;
+    if (there !== null && !isDeepStrictEqual(there, manifest.profile)) throw new LeaseholdError('profile_collision', { profile: id, path });
+    if (there !== null && old === null) return { path, created: false };
     await makeFolder(this.layout.root, dirname(path));
-    await writeJsonDurably(path, manifest);
+    await writeJsonDurably(path, sealed(manifest));
     return { path, created: true };
   }
 
@@ -111,7 +119,7 @@ export class ModelStore {
     const text = referenceText(reference);
     const path = this.layout.reference(reference.repository, text);
     await makeFolder(this.layout.root, dirname(path));
-    await writeJsonDurably(path, { reference: text, profile_id: profile.id, revision: profile.revision, resolved_at_unix: atUnix } satisfies ReferenceRecord);
+    await writeJsonDurably(path, sealed({ reference: text, profile_id: profile.id, revision: profile.revision, resolved_at_unix: atUnix } satisfies ReferenceRecord));
   }
 
   /** The profile that a reference meant when it was last resolved; where it never was, the only one of its repository that is here. */
@@ -120,8 +128,7 @@ export class ModelStore {
     const path = this.layout.reference(reference.repository, text);
     await isFolderWithin(this.layout.root, dirname(path));
     const record = await readTextIfThere(path);
-    const id = record === null ? null : (JSON.parse(record) as Partial<ReferenceRecord>).profile_id ?? null;
-    if (id !== null) return this.find(id);
+    if (record !== null) return this.find(profileIn(record, path, text));
     const models = await this.list();
     const fits = models.filter(({ manifest: { profile } }) => profile.repository === reference.repository
       && (reference.revision === null || (isCommit(reference.revision) && profile.revision === reference.revision))
@@ -136,7 +143,7 @@ export class ModelStore {
     const path = this.layout.profileFile(id);
     const text = await this.#profileText(path);
     if (text === null) throw new LeaseholdError('profile_unknown', { profile: id, known: names(await this.list()) });
-    return this.#stored(readProfileManifest(text, path, this.policy));
+    return this.#stored(readProfileManifest(text, path, id, this.policy));
   }
 
   /** A curated profile, with the folder of its files where they ship. */
@@ -161,7 +168,7 @@ export class ModelStore {
       try {
         const text = await this.#profileText(path);
         if (text === null) continue;
-        found.push(await this.#stored(readProfileManifest(text, path, this.policy)));
+        found.push(await this.#stored(readProfileManifest(text, path, id, this.policy)));
       } catch (error) {
         onFault(LeaseholdError.from(error));
       }
@@ -178,6 +185,13 @@ export class ModelStore {
     const { repository, revision } = manifest.profile;
     return { manifest, ...await this.state(manifest.profile), folder: this.layout.snapshotFolder({ repository, commit: revision }) };
   }
+}
+
+/** The id of the profile that a reference meant, out of what was remembered of it and of no other. Throws as `readSealed`. */
+function profileIn(record: string, path: string, reference: string): string {
+  const { reference: of, profile_id: id } = readSealed(record, path, reference) as Partial<ReferenceRecord>;
+  if (of === reference && typeof id === 'string') return id;
+  throw new LeaseholdError('profile_invalid', { profile: `${reference} (${path})`, reason: 'what was remembered there is of another reference' }, { help: pullAgain });
 }
 
 function names(models: readonly StoredModel[]): string {
