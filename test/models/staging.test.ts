@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import fs, { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
-import { dirname, join, relative } from 'node:path';
+import { basename, dirname, join, relative } from 'node:path';
 import t from 'tap';
 import { LeaseholdError, defaultLimits } from '../../protocol/index.js';
 import { realPauses } from '../../src/models/hub/patience.js';
@@ -158,6 +158,11 @@ t.test('B148: files of the right length with a tail of zeros, and files that are
   const verdicts = await here.models.verify(await here.models.find(profile.id), signal);
   t.match(verdicts.filter(({ fault }) => fault !== null), [{ path: 'a.safetensors', fault: /its hash is/ }, { path: 'b.safetensors', fault: /bytes instead of/ }, { path: 'config.json', fault: new RegExp(`its hash is [0-9a-f]{40} instead of ${gitSha1(config)}`) }]);
   t.strictSame(['a.safetensors', 'b.safetensors', 'c.safetensors', 'config.json'].map((file) => existsSync(join(path, file))), [false, false, true, false], 'what is wrong is out of the way, and nothing else');
+  const quarantine = here.models.store.layout.quarantine('o/m');
+  const [keptAt = ''] = verdicts.flatMap(({ path: file, keptAt: at }) => (at === null ? [] : [file === 'config.json' ? at : 'another']));
+  t.equal(dirname(keptAt), quarantine);
+  t.strictSame(readFileSync(keptAt).subarray(-9), Buffer.alloc(9), 'the last of them is kept as it was, out of the way');
+  t.strictSame(readdirSync(quarantine), [basename(keptAt)], 'and one alone');
   await t.rejects(here.models.runnable({ kind: 'hub', repository: 'o/m', revision: null, selection: null }), { code: 'not_staged' }, 'no engine is given it');
   here.fetched();
   t.match(await here.pull('o/m'), { downloaded: true, downloadedBytes: wholeA.length + wholeB.length + config.length });
@@ -168,9 +173,13 @@ t.test('B148: files of the right length with a tail of zeros, and files that are
     rmSync(join(path, '.leasehold-complete.json'));
     writeFileSync(join(path, 'a.safetensors'), Buffer.alloc(wholeA.length));
     here.fetched();
-    await here.pull('o/m');
+    const { keptAt: zeros } = await here.pull('o/m');
     t.strictSame(here.fetched(), [sha256(wholeA).slice(0, 8)]);
+    t.strictSame(readFileSync(String(zeros)), Buffer.alloc(wholeA.length), 'pull tells where it is kept, too');
+    t.strictSame(readdirSync(quarantine), [basename(String(zeros))], 'in the place of the one before');
     t.ok((await here.models.verify(await here.models.find(profile.id), signal)).every(({ fault }) => fault === null));
+    await here.models.remove(await here.models.find(profile.id), [], signal);
+    t.notOk(existsSync(quarantine), 'it goes with the model');
   });
 });
 
@@ -274,9 +283,13 @@ t.test('B151: of a model that is mostly here only the rest must fit, a beginning
     syncBuiltinESMExports();
   });
   t.match(await here.pull('o/m'), { downloaded: false }, 'whole, on a full disk');
-  rmSync(file);
+  writeFileSync(file, Buffer.alloc(missing.length));
+  await here.models.verify(await here.models.find('o/m'), new AbortController().signal);
+  const quarantine = here.models.store.layout.quarantine('o/m');
+  t.equal(readdirSync(quarantine).length, 1);
   freeBytes = missing.length - 1;
   t.match(await here.refused('o/m'), { code: 'disk_full', details: { neededBytes: String(missing.length), freeBytes: String(freeBytes) } });
+  t.notOk(existsSync(quarantine), 'what was kept to be looked at gives way first');
   leavePartial(here.root, here.models, 'o/m', sha256(missing), missing.subarray(0, 1_000));
   freeBytes = missing.length - 1_001;
   t.match(await here.refused('o/m'), { code: 'disk_full', details: { neededBytes: String(missing.length - 1_000) } });
@@ -385,7 +398,7 @@ t.test('what stands in the place of a file, and is none, is told by verify as of
     const model = await here.models.find(profile.id);
     t.equal(model.missing, 'x-Q8_0.gguf is not there', what);
     for (const sizeBytes of [content.length, null]) {
-      t.strictSame(await here.models.verify(model, signal), [{ path: 'x-Q8_0.gguf', sizeBytes, fault: 'no file of its own is there' }], what);
+      t.strictSame(await here.models.verify(model, signal), [{ path: 'x-Q8_0.gguf', sizeBytes, fault: 'no file of its own is there', keptAt: null }], what);
     }
     make();
     await here.pull('o/m');

@@ -84,12 +84,12 @@ function resultOf({ profile, ...pulled }: Pulled): Readonly<Record<string, unkno
   return {
     requested_reference: pulled.reference, profile_id: profile.id, repository: profile.repository, revision: profile.revision, backend: profile.backend,
     quantization_method: profile.quantization_method, artifact_bytes: profile.artifact_bytes, manifest_path: pulled.manifestPath, manifest_created: pulled.manifestCreated,
-    security_scan_complete: pulled.securityScanComplete, projector: pulled.projector?.path ?? null, path: pulled.path, downloaded: pulled.downloaded, downloaded_bytes: pulled.downloadedBytes, reused_bytes: pulled.reusedBytes,
+    security_scan_complete: pulled.securityScanComplete, projector: pulled.projector?.path ?? null, path: pulled.path, downloaded: pulled.downloaded, downloaded_bytes: pulled.downloadedBytes, reused_bytes: pulled.reusedBytes, kept_at: pulled.keptAt,
     resolve_elapsed_seconds: pulled.resolveMs / 1_000, elapsed_seconds: pulled.elapsedMs / 1_000,
   };
 }
 
-function summary({ profile, reference, downloadedBytes, reusedBytes, elapsedMs, securityScanComplete, projector }: Pulled): readonly string[] {
+function summary({ profile, reference, downloadedBytes, reusedBytes, elapsedMs, securityScanComplete, projector, keptAt }: Pulled): readonly string[] {
   const how = [
     ...downloadedBytes > 0 ? [`${formatBytes(downloadedBytes)} downloaded in ${formatMs(elapsedMs)}`] : [],
     ...reusedBytes > 0 ? [`${formatBytes(reusedBytes)} taken from what other programs had`] : [],
@@ -99,6 +99,7 @@ function summary({ profile, reference, downloadedBytes, reusedBytes, elapsedMs, 
     `  commit  ${profile.revision}`,
     `  profile ${profile.id}`,
     ...projector === null ? [] : [`  projector ${projector.path}${projector.sizeBytes === null ? '' : ` (${formatBytes(projector.sizeBytes)})`}, for engines that see or hear: llama.cpp here reads text alone. --no-projector leaves it out.`],
+    ...keptAt === null ? [] : [`  A file of it that was here was wrong, and is kept at ${keptAt} until room is needed.`],
     ...securityScanComplete ? [] : ['  The hub had not finished its security scan of it.'],
   ];
 }

@@ -71,12 +71,12 @@ function tellVerdicts({ io, json }: CommandContext, { manifest }: StoredModel, v
   const bad = verdicts.filter(({ fault }) => fault !== null);
   const name = manifest.requested_reference;
   if (json) {
-    writeJson(io, { model: name, profile_id: manifest.profile.id, files: verdicts.map(({ path, sizeBytes, fault }) => ({ path, size_bytes: sizeBytes, fault })) });
+    writeJson(io, { model: name, profile_id: manifest.profile.id, files: verdicts.map(({ path, sizeBytes, fault, keptAt }) => ({ path, size_bytes: sizeBytes, fault, kept_at: keptAt })) });
     return bad.length;
   }
   const files = formatCount(bad.length === 0 ? verdicts.length : bad.length, 'file');
-  writeLine(io, bad.length === 0 ? `${name}: ${files}, as they were pulled.` : `${name}: ${files} missing or thrown away; \`leasehold pull ${name}\` fetches them again.`);
-  for (const { path, fault } of bad) writeLine(io, `  ${path}: ${String(fault)}`);
+  writeLine(io, bad.length === 0 ? `${name}: ${files}, as they were pulled.` : `${name}: ${files} missing or taken away; \`leasehold pull ${name}\` fetches them again.`);
+  for (const { path, fault, keptAt } of bad) writeLine(io, `  ${path}: ${String(fault)}${keptAt === null ? '' : `; kept at ${keptAt} until the next that is wrong, or until room is needed`}`);
   return bad.length;
 }
 

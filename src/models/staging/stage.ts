@@ -12,6 +12,7 @@ import type { Inspection } from '../inspect/inspect.js';
 import { codeOf, makeFolder, plainFileBytes, renameDurably } from '../store/files.js';
 import type { Snapshot } from '../store/layout.js';
 import { stagedFile, writeMarker, type Marker } from '../store/marker.js';
+import { emptyQuarantine, setAside } from '../store/quarantine.js';
 import type { ModelStore } from '../store/store.js';
 import { diskFull, freeBytesAt, isFull, writeFault } from '../store/volume.js';
 import { donorsOf, type DonorFolders } from './donors.js';
@@ -47,6 +48,8 @@ export interface StageResult {
   readonly reusedBytes: number;
   /** Links in those folders that lead out of them, and were not followed. */
   readonly refused: readonly string[];
+  /** Where a file is kept that was here and was wrong; null: none. */
+  readonly keptAt: string | null;
 }
 
 /** Rejects with `hash_pin_mismatch` before any byte, `disk_full`, `stage_lock_timeout`, `file_corrupt`, `download_failed`, or what the hub refuses with. */
@@ -81,6 +84,7 @@ class Staging {
   readonly #folder: string;
   readonly #partials: Partials;
   readonly #refused: string[] = [];
+  #keptAt: string | null = null;
   #downloadedBytes = 0;
   #reusedBytes = 0;
 
@@ -124,7 +128,7 @@ class Staging {
     await writeMarker(this.tools.store.layout.marker(this.#snapshot), this.#marker(marker));
   }
 
-  /** A file that the marker vouches for, or that stands the test now. One that does not is thrown away. */
+  /** A file that the marker vouches for, or that stands the test now. One that does not is set aside. */
   async #isThere(file: RepositoryFile, marker: Marker | null): Promise<boolean> {
     const path = await this.#pathOf(file);
     const bytes = await plainFileBytes(path);
@@ -133,8 +137,7 @@ class Staging {
       this.meter.finish(file.path, bytes);
       return true;
     }
-    // A link, a pipe or a folder in its place goes, too: a link alone, and nothing behind it.
-    await rm(path, { recursive: true, force: true });
+    this.#keptAt = await setAside(this.tools.store.layout, this.#snapshot, path) ?? this.#keptAt;
     return false;
   }
 
@@ -183,6 +186,9 @@ class Staging {
   /** What is still to come must fit on the volume that receives it. */
   async #requireRoom(missing: readonly RepositoryFile[]): Promise<void> {
     const neededBytes = await this.#missingBytes(missing);
+    if (freeBytesAt(this.#folder) >= neededBytes) return;
+    await emptyQuarantine(this.tools.store.layout, this.#snapshot.repository);
+    this.#keptAt = null;
     if (freeBytesAt(this.#folder) < neededBytes) throw diskFull(this.#folder, neededBytes);
   }
 
@@ -249,7 +255,7 @@ class Staging {
   #result(): StageResult {
     return {
       profileId: this.inspection.profile.id, path: this.#folder, downloaded: this.#downloadedBytes > 0,
-      downloadedBytes: this.#downloadedBytes, reusedBytes: this.#reusedBytes, refused: this.#refused,
+      downloadedBytes: this.#downloadedBytes, reusedBytes: this.#reusedBytes, refused: this.#refused, keptAt: this.#keptAt,
     };
   }
 }

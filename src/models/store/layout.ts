@@ -64,6 +64,11 @@ export class Layout {
     return join(this.repositoryFolder(repository), '.partial');
   }
 
+  /** The last file of it that was found to be wrong. */
+  quarantine(repository: string): string {
+    return join(this.repositoryFolder(repository), '.quarantine');
+  }
+
   /** What a reference meant when it was last resolved. */
   reference(repository: string, text: string): string {
     return join(this.repositoryFolder(repository), '.references', `${sha256(text)}.json`);

@@ -6,6 +6,7 @@ import { lockHolder, withLock } from '../staging/lock.js';
 import type { StagingThreads } from '../staging/threads.js';
 import { isFolderWithin, plainFileBytes } from './files.js';
 import { writeMarker, type Marker, type StagedFile } from './marker.js';
+import { emptyQuarantine, setAside } from './quarantine.js';
 import type { ModelStore, StoredModel } from './store.js';
 
 export interface UpkeepTools {
@@ -16,15 +17,17 @@ export interface UpkeepTools {
 
 export interface Verdict {
   readonly path: string;
-  /** Null: of a file that was thrown away before, it is not known. */
+  /** Null: of a file that was taken away before, it is not known. */
   readonly sizeBytes: number | null;
   /** Null: as it was staged. */
   readonly fault: string | null;
+  /** Where what was wrong is kept, to be looked at; null: it is not. */
+  readonly keptAt: string | null;
 }
 
 /**
- * Hashes every file of a model. What is wrong is thrown away and the marker says so, so that no engine loads it and the
- * next pull fetches those files alone.
+ * Hashes every file of a model. What is wrong is taken away (the last such file is kept aside) and the marker says so, so
+ * that no engine loads it and the next pull fetches those files alone.
  */
 export async function verifyModel({ store, threads, limits }: UpkeepTools, model: StoredModel, signal: AbortSignal, onFile: (path: string) => void = () => undefined): Promise<readonly Verdict[]> {
   const { profile } = model.manifest;
@@ -38,15 +41,17 @@ export async function verifyModel({ store, threads, limits }: UpkeepTools, model
     for (const path of wanted) {
       onFile(path);
       const file = marker.files.find((each) => each.path === path);
-      if (file === undefined) verdicts.push({ path, sizeBytes: null, fault: notThere });
-      else verdicts.push({ path, sizeBytes: file.size_bytes, fault: await faultOf(threads, await store.pathIn(snapshot, path), file, signal) });
+      if (file === undefined) verdicts.push({ path, sizeBytes: null, fault: notThere, keptAt: null });
+      else verdicts.push({ path, sizeBytes: file.size_bytes, fault: await faultOf(threads, await store.pathIn(snapshot, path), file, signal), keptAt: null });
     }
     const wrong = new Set(verdicts.filter(({ fault }) => fault !== null).map(({ path }) => path));
-    if (wrong.size > 0) {
-      await writeMarker(store.layout.marker(snapshot), { ...marker, files: marker.files.filter(({ path }) => !wrong.has(path)) });
-      for (const path of wrong) await rm(await store.pathIn(snapshot, path), { recursive: true, force: true });
+    if (wrong.size > 0) await writeMarker(store.layout.marker(snapshot), { ...marker, files: marker.files.filter(({ path }) => !wrong.has(path)) });
+    let kept = { path: '', at: '' };
+    for (const path of wrong) {
+      const at = await setAside(store.layout, snapshot, await store.pathIn(snapshot, path));
+      if (at !== null) kept = { path, at };
     }
-    return verdicts;
+    return verdicts.map((verdict) => (verdict.path === kept.path ? { ...verdict, keptAt: kept.at } : verdict));
   });
 }
 
@@ -78,6 +83,7 @@ export async function removeModel({ store, limits }: UpkeepTools, model: StoredM
     // All that goes is found first: one link on the way, and nothing goes.
     await isFolderWithin(store.layout.root, profileFolder);
     const paths = await Promise.all(gone.map(({ path }) => store.pathIn(snapshot, path)));
+    await emptyQuarantine(store.layout, profile.repository);
     await rm(profileFolder, { recursive: true, force: true });
     // Files before the marker: on a full volume it needs the room that they leave. It then names what nobody needs, which is looked for before it is believed.
     for (const path of paths) await rm(path, { recursive: true, force: true });
