@@ -189,6 +189,8 @@ type Happening =
       readonly hostBytes: number;
       readonly parts: readonly LeasePart[] | null;
       readonly loadMs: number | null;
+      /** The first of its figures that could not be: all of them have been cut down. The door of the core adds it (ledger/claims.ts). */
+      readonly refused?: RefusedFigure;
     }
   | { readonly type: 'use_reported'; readonly generation: string; readonly lease: string; readonly seq: number; readonly inFlight: number; readonly queued: number }
   | { readonly type: 'resize_requested'; readonly generation: string; readonly request: number; readonly lease: string; readonly parts: readonly LeasePart[]; readonly also?: readonly LeaseChange[] }
@@ -205,6 +207,13 @@ type Happening =
   // ── Time ─────────────────────────────────────────────────────────────────
   /** The shell has polled all its sockets and looked at the clock. Deadlines are judged here alone. */
   | { readonly type: 'ticked' };
+
+/** A figure that no card, or no machine, could hold, and the most that it could be. */
+export interface RefusedFigure {
+  readonly field: string;
+  readonly bytes: number;
+  readonly mostBytes: number;
+}
 
 export type CoreEvent = { readonly atUs: number } & Happening;
 export type CoreEventType = CoreEvent['type'];

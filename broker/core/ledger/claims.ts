@@ -6,7 +6,7 @@
  * (bounds.ts): claims that are possible one by one may not be so together.
  */
 import type { LeasePart, ModelState } from '../../../protocol/index.js';
-import type { CommandAnswer, CoreEvent } from '../events.js';
+import type { CommandAnswer, CoreEvent, RefusedFigure } from '../events.js';
 import { cardBytesMax, claimBytesMax } from './bounds.js';
 import { cardOf } from '../must.js';
 import { endMisbehaving } from '../processes/process.js';
@@ -36,13 +36,13 @@ export function believable(core: Core, event: CoreEvent): CoreEvent {
 
 /** A process's bytes on one card, and the most that can be. */
 class Claims {
-  refused = false;
+  refused: RefusedFigure | null = null;
   constructor(private readonly core: Core, private readonly generation: string, private readonly device: string, private readonly mostBytes: number) {}
 
   bytes(what: string, bytes: number, mostBytes = this.mostBytes): number {
     if (isWithin(bytes, mostBytes)) return bytes;
-    if (!this.refused) refuse(this.core, this.generation, `${what} of ${inWords(bytes)} on ${this.device}, where ${inWords(mostBytes)} is the most there can be`);
-    this.refused = true;
+    if (this.refused === null) refuse(this.core, this.generation, `${what} of ${inWords(bytes)} on ${this.device}, where ${inWords(mostBytes)} is the most there can be`);
+    this.refused ??= { field: what, bytes, mostBytes };
     return bytes > 0 ? mostBytes : 0;
   }
 
@@ -83,7 +83,7 @@ function believableResidency(core: Core, event: Of<'residency_reported'>): CoreE
   const residentBytes = claims.bytes(`${lease.model} resident`, event.residentBytes);
   const hostBytes = claims.bytes(`a host copy of ${lease.model}`, event.hostBytes, mostInMemory(core, lease));
   const parts = event.parts === null ? null : claims.parts(event.parts);
-  return { ...event, residentBytes, hostBytes, parts };
+  return { ...event, residentBytes, hostBytes, parts, ...(claims.refused === null ? {} : { refused: claims.refused }) };
 }
 
 function believableAnswer(core: Core, event: Of<'command_answered'>): CoreEvent {
@@ -93,7 +93,7 @@ function believableAnswer(core: Core, event: Of<'command_answered'>): CoreEvent 
   const claims = new Claims(core, event.generation, lease.device, mostOn(core, lease.device));
   const answer = believableFigures(claims, event.answer, lease.model, mostInMemory(core, lease));
   // What a worker that is being ended for it says was done, was not.
-  if (claims.refused && core.processes.get(event.generation)?.role === 'worker') return { ...event, answer: { kind: 'failed', code: 'move_failed', message: 'its answer is not believed', residentBytes: null } };
+  if (claims.refused !== null && core.processes.get(event.generation)?.role === 'worker') return { ...event, answer: { kind: 'failed', code: 'move_failed', message: 'its answer is not believed', residentBytes: null } };
   return { ...event, answer };
 }
 

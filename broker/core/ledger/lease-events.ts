@@ -135,7 +135,7 @@ export function onResidencyReported(core: Core, event: Reported): void {
     strangeReport(core, event);
     return;
   }
-  emit(core, { type: 'acknowledge', generation: event.generation, request: event.request });
+  answerReport(core, event);
   if (event.seq <= lease.residencySeq || !isBytes(event.residentBytes) || !isBytes(event.hostBytes)) {
     count(core, 'staleReports');
     return;
@@ -145,6 +145,12 @@ export function onResidencyReported(core: Core, event: Reported): void {
   reportShare(core, lease, event.hostBytes, event.state);
   publish(core, 'residency_changed', { lease: lease.id, model: lease.model, state: event.state, residentBytes: event.residentBytes, hostBytes: event.hostBytes });
   applyResidency(core, lease, event);
+}
+
+/** One with a figure that cannot be is told so, though what it says of the state is taken in. */
+function answerReport(core: Core, { generation, request, refused }: Reported): void {
+  if (refused === undefined) emit(core, { type: 'acknowledge', generation, request });
+  else emit(core, { type: 'fail', generation, request, code: 'bytes_invalid', details: { field: refused.field, value: String(refused.bytes), minimum: '0', maximum: String(refused.mostBytes) } });
 }
 
 function applyResidency(core: Core, lease: Lease, event: Reported): void {

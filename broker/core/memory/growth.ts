@@ -5,6 +5,7 @@
  */
 import { available } from '../ledger/available.js';
 import { msSince } from '../clock.js';
+import { judgeCopies } from './copies.js';
 import { allOnHost, carryOutHost, hostLeavingBytes, planHost } from './eviction.js';
 import { isParking, setHostResidue } from './share.js';
 import { startTrim } from './trim.js';
@@ -19,6 +20,7 @@ import { terminateWhenIdle } from '../processes/terminate.js';
 /** Compares what a process was read to have with what it is charged. */
 export function judgeHostSeat(core: Core, host: Card, seat: Seat, takenAtUs: number): void {
   const process = core.processes.get(seat.generation);
+  judgeCopies(core, seat);
   if (seat.readingBytes === null || process?.role !== 'worker') {
     setHostResidue(core, seat, 0);
     return;

@@ -1,6 +1,6 @@
 /** Processes as they are read in the machine's memory: their floors, and what they grow by beyond what they lease. */
 import t from 'tap';
-import { GiB, MiB, Stage, all, host0, only } from './harness.js';
+import { GiB, MiB, Stage, all, host0, only, plusTenth } from './harness.js';
 
 /** A stage with one large card and so much memory. */
 function stage(totalBytes: number, options: ConstructorParameters<typeof Stage>[0] = {}): Stage {
@@ -83,4 +83,27 @@ t.test('a worker that gives back what it had grown by is kept', async (t) => {
   on.pass(10_000);
   t.equal(all(on.sample(host0), 'terminate').length, 0);
   t.equal(on.counter('hostGrowths'), 1);
+});
+
+t.test('a copy beyond what was granted is charged as far as its process is read to have it, whoever says so', async (t) => {
+  for (const [claimedBytes, mostBytes] of [[Number.MAX_SAFE_INTEGER, 64 * GiB], [60 * GiB, null]] as const) {
+    const on = stage(64 * GiB);
+    const holder = on.session('holder');
+    const lease = on.granted(holder, 'm', GiB, { host: { copyBytes: GiB } });
+    on.load(holder, lease, GiB);
+    on.sample();
+    const said = on.report(holder, lease, 'resident', GiB, { hostBytes: claimedBytes });
+    if (mostBytes === null) t.equal(all(said, 'acknowledge').length, 1);
+    else t.match(only(said, 'fail'), { code: 'bytes_invalid', details: { field: 'a host copy of m', value: String(claimedBytes), minimum: '0', maximum: String(mostBytes) } });
+    t.equal(on.lease(lease)?.hostChargedBytes, mostBytes === null ? plusTenth(claimedBytes) : plusTenth(64 * GiB), 'at once, whatever is read');
+    on.sample(host0);
+    t.equal(on.lease(lease)?.hostChargedBytes, plusTenth(GiB), 'no more than was granted, by what is read');
+    t.match(on.cardView(host0), { leasedBytes: plusTenth(GiB), residueBytes: 0 });
+    t.equal(on.counter('copiesDoubted'), 1);
+    t.match(only(on.ask(on.session('holder'), 'other', GiB, { host: { neededBytes: 40 * GiB } }).effects, 'grant'), {}, 'others have the rest');
+    on.take(holder, 3 * GiB, host0);
+    on.report(holder, lease, 'resident', GiB, { hostBytes: 3 * GiB });
+    on.sample(host0);
+    t.equal(on.lease(lease)?.hostChargedBytes, plusTenth(3 * GiB), 'what is read is charged, granted or not');
+  }
 });

@@ -138,4 +138,8 @@ export const memoryMutants: readonly Mutant[] = [
     name: 'gang-trimmed-in-part', about: 'one card of a model gives its copy back, the others keep theirs', file: 'memory/eviction.js',
     from: 'for (const member of companions(core, lease))\n        startTrim(core, member, cause, trimmedBytes(member), reason);', to: 'startTrim(core, lease, cause, trimmedBytes(lease), reason);',
   },
+  {
+    name: 'copies-by-word', about: 'a copy that nobody granted stays charged though its process is read to have none', file: 'memory/growth.js', pinnedBy: 'host-growth',
+    from: 'judgeCopies(core, seat);', to: '',
+  },
 ];
