@@ -128,6 +128,8 @@ export const defaultLimits = {
   /** Retry after a failed load or spawn: first pause, doubled each time up to the last. */
   backoffFirstMs: 1_000,
   backoffLastMs: 300_000,
+  /** A model whose last load failed less than this ago evicts no model that has been used since it first failed. */
+  failedLoadSparesMs: 1_800_000,
   /** Explain records kept. */
   explainRecordsMax: 10_000,
 
@@ -237,6 +239,7 @@ export const limitRelations: readonly LimitRelation[] = [
   relation(['grantConfirmMs', 'requestDeadlineMs'], 'grantConfirmMs < requestDeadlineMs', (l) => l.grantConfirmMs < l.requestDeadlineMs),
   relation(['grantConfirmMs', 'loadTimeoutMs'], 'grantConfirmMs < loadTimeoutMs', (l) => l.grantConfirmMs < l.loadTimeoutMs),
   relation(['backoffFirstMs', 'backoffLastMs'], 'backoffFirstMs <= backoffLastMs', (l) => l.backoffFirstMs <= l.backoffLastMs),
+  relation(['backoffLastMs', 'failedLoadSparesMs'], 'backoffLastMs < failedLoadSparesMs', (l) => l.backoffLastMs < l.failedLoadSparesMs),
   relation(['thrashEndsPercent', 'thrashBeginsPercent'], 'thrashEndsPercent <= thrashBeginsPercent', (l) => l.thrashEndsPercent <= l.thrashBeginsPercent),
   relation(['thrashEndsPercent', 'thrashDampedPercent'], 'thrashEndsPercent <= thrashDampedPercent', (l) => l.thrashEndsPercent <= l.thrashDampedPercent),
   relation(['stageHeartbeatMs', 'stageHolderSilentMs'], 'stageHeartbeatMs * 3 <= stageHolderSilentMs', (l) => l.stageHeartbeatMs * 3 <= l.stageHolderSilentMs),

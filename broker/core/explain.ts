@@ -10,7 +10,7 @@ export interface ExplainedVictim {
   /** Expected cost in milliseconds: reload time times likelihood of use soon. */
   readonly costMs: number;
   readonly action: 'trim' | 'partial' | 'park' | 'unload' | 'end_process' | 'wait_drain';
-  /** Null: chosen. Else why it was passed over: `pinned`, `loading`, `in_use`, `minimum_residency`, `damped`, `requester`, `already_leaving`, `load_token`, `not_answering`, `came_later`, `dearer`, `insufficient`. */
+  /** Null: chosen. Else why it was passed over: `pinned`, `loading`, `in_use`, `minimum_residency`, `damped`, `requester`, `already_leaving`, `load_token`, `not_answering`, `spared`, `came_later`, `dearer`, `insufficient`. */
   readonly passedOver: string | null;
 }
 

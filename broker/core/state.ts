@@ -395,6 +395,9 @@ export interface Model {
 
 export interface Backoff {
   failures: number;
+  /** The first of these failures, and the last. */
+  failingSinceUs: number;
+  failedUs: number;
   untilUs: number;
   reason: string;
   /** One corrective retry after an OOM has been given (B22). */

@@ -127,7 +127,7 @@ t.test('R269: a victim killed while it unloads: its bytes count once its end is 
 t.test('B79: a load that always fails backs off, each refusal at once and with the time to come again, and its neighbour makes room once and not again', async (t) => {
   const orchestrator = await open(t, {
     limits: { backoffFirstMs: 300 },
-    models: { broken: scripted({ weightsBytes: 40 * MiB, loadMs: 20, faults: [{ at: 'load', how: 'throw', message: 'bad magic', afterFraction: 0.5 }] }), neighbour: scripted({ weightsBytes: 40 * MiB }) },
+    models: { broken: scripted({ weightsBytes: 40 * MiB, loadMs: 20, faults: [{ at: 'load', how: 'throw', message: 'bad magic', afterFraction: 0.5 }] }), neighbour: scripted({ weightsBytes: 40 * MiB, text: 'in' }) },
   });
   await orchestrator.load('neighbour');
   const startedMs = performance.now();
@@ -141,6 +141,15 @@ t.test('B79: a load that always fails backs off, each refusal at once and with t
   const between = refusals.filter(({ code }) => code === 'backing_off');
   t.equal(between.length, refusals.length - 3);
   t.ok(between.every(({ message, details }) => /bad magic/.test(message) && Number(details['retryAfterMs']) <= 10_000), 'why, and when to come again');
-  const { counters } = await orchestrator.ledger();
-  t.match(counters, { evictions: 1, loadFailures: 3 });
+  t.match((await orchestrator.ledger()).counters, { evictions: 1, loadFailures: 3 });
+  t.equal((await orchestrator.generate('neighbour', 'hello').result()).text, 'in', 'somebody asks for the neighbour again');
+  const spared = await until('the pause to pass', async () => {
+    const error = await refusal(orchestrator.load('broken'));
+    return /neighbour has been used since/.test(error.message) ? error : null;
+  });
+  t.equal(spared.code, 'backing_off');
+  t.ok(Number(spared.details['retryAfterMs']) > 10_000, 'later than its pause');
+  t.match((await orchestrator.ledger()).counters, { evictions: 1, loadFailures: 3 }, 'it is not evicted again');
+  await orchestrator.evict('neighbour');
+  t.equal((await refusal(orchestrator.load('broken'))).code, 'load_failed', 'what is free it may take');
 });

@@ -220,7 +220,7 @@ t.test('B77: ten simultaneous requests for a cold model make one load, and setti
   t.strictSame(stage.auditor.violations, []);
 });
 
-t.test('B79: a load that always fails is tried at most eight times in ten minutes, and costs its neighbour nothing more', async (t) => {
+t.test('B79: a load that always fails is tried at most eight times in ten minutes, and its neighbour makes room once and not again', async (t) => {
   const stage = stageOf({ models: [model('bad', 14 * gib, { loadMs: 20_000, loadFails: 1 }), model('good', 14 * gib)] });
   settle(stage, 'good');
   const startMs = stage.nowMs;
@@ -233,10 +233,54 @@ t.test('B79: a load that always fails is tried at most eight times in ten minute
   const refusals = stage.effects('deny').filter((denial) => denial.code === 'backing_off');
   t.ok(refusals.length > 300, `${refusals.length} were refused at once`);
   t.ok(refusals.every((denial) => (denial.retryAfterMs ?? 0) > 0), 'each with the time of the next attempt');
-  const evictedGood = stage.effects('move').filter((move) => move.model === 'good').length;
-  t.ok(evictedGood <= 8, `the healthy neighbour was evicted ${evictedGood} times`);
+  t.equal(movesOf(stage, 'good'), 1, 'the healthy neighbour made room for the first try alone');
+  t.match(refusals.at(-1)?.details['reason'], /good has been used since and will not be evicted for it in the next \d+ s/);
   t.strictSame(stage.auditor.violations, []);
 });
+
+t.test('B79: a model in use is spared for a model that failed to load until the failure is forgotten; then that has its next chance', async (t) => {
+  const stage = stageOf({ models: [model('bad', 14 * gib, { loadMs: 1_000, loadFails: 1 }), model('good', 14 * gib)], limits: { failedLoadSparesMs: 400_000 } });
+  const outcomeOf = (key: string): Asked => {
+    const call = stage.ask(key);
+    stage.until(() => call.outcome !== null, 120_000);
+    return call;
+  };
+  settle(stage, 'good');
+  t.equal(outcomeOf('bad').outcome, 'load_failed');
+  t.equal(movesOf(stage, 'good'), 1, 'its first try was given room');
+  const failedAtMs = stage.nowMs;
+  Object.assign(stage.modelOf('bad'), { loadFails: 0 });
+  for (let atMs = failedAtMs + 20_000; atMs < failedAtMs + 400_000; atMs += 20_000) {
+    stage.to(atMs);
+    t.equal(outcomeOf('good').outcome, 'answered');
+    const refused = outcomeOf('bad');
+    t.match(refused, { outcome: 'denied', code: 'backing_off' });
+    t.ok(refused.endedAtMs! - refused.askedAtMs < 500, 'at once, not at its deadline');
+  }
+  t.equal(movesOf(stage, 'good'), 1);
+  stage.to(failedAtMs + 402_000);
+  t.equal(outcomeOf('bad').outcome, 'answered', 'no failure is held against it for ever');
+  t.strictSame(stage.auditor.violations, []);
+});
+
+t.test('B79: a model that failed to load may still have the room of one that nobody has used since', async (t) => {
+  const stage = stageOf({ models: [model('bad', 8 * gib, { loadMs: 1_000, loadFails: 1 }), model('still', 8 * gib), model('late', 12 * gib)] });
+  settle(stage, 'still');
+  const failing = stage.ask('bad');
+  stage.until(() => failing.outcome !== null);
+  Object.assign(stage.modelOf('bad'), { loadFails: 0 });
+  settle(stage, 'late');
+  stage.to(stage.nowMs + 20_000);
+  const again = stage.ask('bad');
+  stage.until(() => again.outcome !== null, 120_000);
+  t.equal(again.outcome, 'answered');
+  t.strictSame([movesOf(stage, 'still'), movesOf(stage, 'late')], [1, 0]);
+  t.strictSame(stage.auditor.violations, []);
+});
+
+function movesOf(stage: Stage, key: string): number {
+  return stage.effects('move').filter((move) => move.model === key).length;
+}
 
 function loadsOf(stage: Stage, key: string): number {
   return stage.effects('grant').filter((grant) => {

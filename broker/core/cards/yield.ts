@@ -110,7 +110,7 @@ function makeRoom(core: Core, card: Card, yielding: Yielding, lackingBytes: numb
   const shortBytes = lackingBytes - leavingBytes(core, card).firmBytes;
   if (shortBytes <= 0) return;
   // Nobody is outranked for a stranger's sake.
-  const seeker: Seeker = { generation: '', model: '', class: 'background', placing: false, overdue: null, untilUs: yielding.grown.atUs };
+  const seeker: Seeker = { generation: '', model: '', class: 'background', placing: false, failingSinceUs: null, overdue: null, untilUs: yielding.grown.atUs };
   const plan = planVictims(core, card, seeker, shortBytes, false) ?? planEverything(core, card, seeker);
   if (plan.victims.length === 0) {
     tellNone(core, card, yielding, shortBytes);

@@ -7,7 +7,7 @@ import { returnCostMs, spawnCostMs } from '../processes/model.js';
 import { mustCard, mustLease } from '../must.js';
 import { companions } from '../gangs/gang.js';
 import type { Card, Core, Lease } from '../state.js';
-import { isRequester, youth } from './spared.js';
+import { isBusy, isRequester, isSpared, youth } from './spared.js';
 import type { Seeker, Victim } from './victim.js';
 import { cheapestSet, type VictimPolicy } from './victim-policy.js';
 import { mayEnd, wholeWorkers } from './whole-workers.js';
@@ -129,12 +129,15 @@ function whyNot(core: Core, card: Card, lease: Lease, seeker: Seeker): string | 
   const process = core.processes.get(lease.generation);
   const listens = process !== undefined && process.state === 'ready' && process.sessionOpen;
   if (lease.state !== 'resident' || !listens || lease.avoidUntilUs > core.attendedUs) return 'not_answering';
+  if (isSpared(core, lease, seeker)) return 'spared';
   return youth(core, lease, seeker) ?? (isBusy(core, lease) ? 'in_use' : null);
 }
 
-/** Calls inside or queued, as last reported, or the worker has just answered `busy`. */
-export function isBusy(core: Core, lease: Lease): boolean {
-  return lease.inFlight + lease.queued > 0 || lease.busyUntilUs > core.attendedUs;
+/** The models on a card that are spared for one whose loads fail. */
+export function sparedModels(core: Core, card: Card, seeker: Seeker): readonly string[] {
+  if (seeker.failingSinceUs === null) return [];
+  const leases = [...card.leases].map((id) => mustLease(core, id));
+  return [...new Set(leases.filter((lease) => lease.charge.chargedBytes > 0 && passedOver(core, card, lease, seeker) === 'spared').map(({ model }) => model))];
 }
 
 /** The plan as people read it: the chosen, then some of those passed over and why. */

@@ -1,5 +1,5 @@
 /** When a model may be put away for no request's sake: those of a gang together or not at all. */
-import { isBusy } from './plan.js';
+import { isBusy } from './spared.js';
 import { companions } from '../gangs/gang.js';
 import { isLoading } from '../ledger/lease-store.js';
 import { mustCard } from '../must.js';

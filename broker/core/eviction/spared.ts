@@ -18,3 +18,19 @@ export function youth(core: Core, lease: Lease, seeker: Seeker): 'minimum_reside
   if (residentMs < own.minimumResidencyMs) return 'minimum_residency';
   return seeker.overdue === null && residentMs < dampedResidencyMs(core, mustCard(core, lease.device), lease) ? 'damped' : null;
 }
+
+/** Calls inside or queued, as last reported, or the worker has just answered `busy`. */
+export function isBusy(core: Core, lease: Lease): boolean {
+  return lease.inFlight + lease.queued > 0 || lease.busyUntilUs > core.attendedUs;
+}
+
+/** Used, or brought back to be, since the seeker's model first failed to load: what that cost it once it is not to cost again (B79, ADR 0046). */
+export function isSpared(core: Core, lease: Lease, seeker: Seeker): boolean {
+  if (seeker.failingSinceUs === null) return false;
+  return isBusy(core, lease) || Math.max(lease.lastUsedUs, lease.grantedUs) >= seeker.failingSinceUs;
+}
+
+/** A model that is parked stays so for this seeker. */
+export function staysParked(core: Core, lease: Lease, seeker: Seeker): boolean {
+  return isRequester(lease, seeker) || isSpared(core, lease, seeker) || youth(core, lease, seeker) !== null;
+}

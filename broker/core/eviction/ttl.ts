@@ -1,6 +1,6 @@
 /** Idle time-to-live: counted from the end of the last use; then parked or unloaded. */
 import { inMs } from '../clock.js';
-import { isBusy } from './plan.js';
+import { isBusy } from './spared.js';
 import { companions } from '../gangs/gang.js';
 import { isGangIdle, mayBePutAway } from './put-away.js';
 import { startEviction } from './ladder.js';

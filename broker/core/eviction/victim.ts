@@ -12,6 +12,8 @@ export interface Seeker {
   readonly placing: boolean;
   /** What was granted, or started, at that moment or after is spared; left out: nothing is for that. */
   readonly untilUs?: number;
+  /** Its model has failed to load since then: who has been used since is spared. Null: it has not failed. */
+  readonly failingSinceUs: number | null;
   /** The request itself once it has waited as long as its class may: no damping keeps it from its room, and no worker by what only waits behind it. Null: it has not. */
   readonly overdue: Waiter | null;
 }

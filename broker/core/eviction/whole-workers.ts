@@ -7,7 +7,7 @@ import { mustCard, mustLease, mustProcess } from '../must.js';
 import { returnCostMs, spawnCostMs } from '../processes/model.js';
 import { goesBefore } from '../requests/queue.js';
 import type { Card, Core, Lease, Process, Waiter } from '../state.js';
-import { isRequester, youth } from './spared.js';
+import { staysParked } from './spared.js';
 import type { Seeker, Victim } from './victim.js';
 import type { VictimCandidate } from './victim-policy.js';
 
@@ -77,7 +77,7 @@ function allOf(core: Core, process: Process, seeker: Seeker, victims: readonly V
 /** Parked, and at rest: nothing on any card is freed by it but its process. */
 function mayLeaveParked(core: Core, lease: Lease, seeker: Seeker): boolean {
   if (lease.state !== 'parked' || lease.charge.chargedBytes > 0 || lease.job !== null || lease.release !== null || lease.pinned) return false;
-  return lease.inFlight + lease.queued === 0 && lease.avoidUntilUs <= core.attendedUs && !isRequester(lease, seeker) && youth(core, lease, seeker) === null && mustCard(core, lease.device).loadToken === null;
+  return lease.inFlight + lease.queued === 0 && lease.avoidUntilUs <= core.attendedUs && !staysParked(core, lease, seeker) && mustCard(core, lease.device).loadToken === null;
 }
 
 /** What a worker is charged on a card beside its leases. */

@@ -4,7 +4,7 @@
  * that is short, if it can be made on all of them; or nothing is done.
  */
 import { available } from '../ledger/available.js';
-import { tell, tellStuck } from '../requests/admission.js';
+import { denySparing, tell, tellStuck } from '../requests/admission.js';
 import type { Leaving } from '../eviction/plan.js';
 import { devicesOf, endGang, membersOf } from './gang.js';
 import { grantBudget } from '../requests/grant.js';
@@ -90,6 +90,8 @@ function makeRoom(core: Core, gang: Gang, members: readonly Waiter[], lacking: s
     if (lacking !== null && waiter === hostSpokesman(core, gang)) continue;
     const isIdle = stalledOn === null ? !mayEvict && intent.plan !== null : stalledOn !== waiter.device;
     const outcome = isIdle ? 'gang_waits' : carryOut(core, card, waiter, intent);
+    // With one of them all of its requests are answered.
+    if (outcome === 'no_victims' && denySparing(core, card, waiter)) return;
     if (outcome === 'no_victims') tellStuck(core, card, waiter, intent.looked);
     else tell(core, card, waiter, outcome);
   }

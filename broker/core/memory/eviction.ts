@@ -8,7 +8,7 @@
 import type { ExplainedVictim } from '../explain.js';
 import { isSerial, passedOver } from '../eviction/plan.js';
 import type { Seeker } from '../eviction/victim.js';
-import { isRequester, youth } from '../eviction/spared.js';
+import { isRequester, staysParked } from '../eviction/spared.js';
 import { companions } from '../gangs/gang.js';
 import { withHeadroom } from '../ledger/headroom.js';
 import { startTrim } from './trim.js';
@@ -107,7 +107,7 @@ function parkedModels(core: Core, seeker: Seeker | null): readonly HostVictim[] 
     const members = companions(core, lease);
     const freesBytes = sum(members, ({ host }) => host?.charge.chargedBytes ?? 0);
     if (members[0] !== lease || freesBytes === 0 || !members.every((member) => mayLeave(core, member))) continue;
-    if (seeker !== null && (isRequester(lease, seeker) || members.some((member) => youth(core, member, seeker) !== null))) continue;
+    if (seeker !== null && members.some((member) => staysParked(core, member, seeker))) continue;
     found.push({ lease, generation: lease.generation, action: 'unload', busy: false, freesBytes, costMs: parkedWorthMs(core, lease), lastUsedUs: lease.lastUsedUs });
   }
   return found;
@@ -124,7 +124,7 @@ function residentModels(core: Core, seeker: Seeker | null, redundant: readonly H
     if (members[0] !== lease || freesBytes <= 0) continue;
     if (members.some(({ device }) => isLocked(core, [device]) || isSerial(core, mustCard(core, device)))) continue;
     // For nobody's sake it leaves like for one of its own class.
-    const reason = passedOver(core, mustCard(core, lease.device), lease, seeker ?? { generation: '', model: '', class: lease.class, placing: false, overdue: null });
+    const reason = passedOver(core, mustCard(core, lease.device), lease, seeker ?? { generation: '', model: '', class: lease.class, placing: false, failingSinceUs: null, overdue: null });
     if (reason !== null && !(busyToo && reason === 'in_use')) continue;
     found.push({ lease, generation: lease.generation, action: 'unload', busy: reason !== null, freesBytes, costMs: returnCostMs(core, lease, false), lastUsedUs: lease.lastUsedUs });
   }

@@ -26,7 +26,7 @@ export function makesRoomToPark(core: Core, lease: Lease): boolean {
 
 /** Has redundant copies make the room, if they can and what they are worth is less than what parking saves. */
 function trimFor(core: Core, lease: Lease, bytes: number): boolean {
-  const copies = redundantCopies(core, { generation: lease.generation, model: lease.model, class: lease.class, placing: false, overdue: null });
+  const copies = redundantCopies(core, { generation: lease.generation, model: lease.model, class: lease.class, placing: false, failingSinceUs: null, overdue: null });
   const chosen = cheapestSet(bytes, copies)?.map((place) => copies[place]).filter((victim) => victim !== undefined) ?? null;
   if (chosen === null) return false;
   const costMs = chosen.reduce((sum, victim) => sum + victim.costMs, 0);

@@ -5,10 +5,11 @@
  * bytes that it does not need.
  */
 import { available, numbersOf } from '../ledger/available.js';
-import { backingOff, backoffRefusal } from './backoff.js';
+import { backingOff, backoffRefusal, sparedRefusal } from './backoff.js';
 import { behindOthersMs } from './behind-others.js';
 import { msSince } from '../clock.js';
 import { deny, shortageText, type Refusal } from './deny.js';
+import { sparedModels } from '../eviction/plan.js';
 import { slowLeaving, slowLeavingText } from '../eviction/slow-leaving.js';
 import { grantBudget } from './grant.js';
 import { loneMemberFault } from '../gangs/request.js';
@@ -22,7 +23,8 @@ import { isEntrenched, pursue, trimDrains } from './pursue.js';
 import { inOrder, isOverdue, positionOf, queueLength } from './queue.js';
 import { sampleNeededAtUs, wantSample } from '../cards/probe.js';
 import { count, emit, explain, publish } from '../report.js';
-import type { Backoff, BudgetWaiter, Card, Core, Lease, Waiter } from '../state.js';
+import type { BudgetWaiter, Card, Core, Lease, Waiter } from '../state.js';
+import { seekerOf } from './seeker.js';
 import { endWaiter, setHold, speaks } from './waiter.js';
 import { whatStays, type Staying } from './what-stays.js';
 
@@ -63,7 +65,7 @@ function settleQueue(core: Core, card: Card): void {
       if (waiter.kind === 'place' && joinHost(core, waiter)) continue;
       const triedEpoch = waiter.triedEpoch;
       const outcome = decide(core, card, waiter, head, heldBytes);
-      if (outcome === 'done') continue;
+      if (outcome === 'done' || (outcome === 'no_victims' && denySparing(core, card, waiter))) continue;
       if (outcome === 'no_victims') tellStuck(core, card, waiter, waiter.triedEpoch !== triedEpoch);
       // What a gang waits for is told when all of its cards have been looked at: which of them is short, or the machine's memory.
       else if (outcome !== 'gang_short' && !(outcome === 'gang_ready' && waitsForHost(waiter.told))) tell(core, card, waiter, outcome);
@@ -97,14 +99,15 @@ function keepHold(core: Core, card: Card, waiter: Waiter, heldBytes: number): vo
 function decide(core: Core, card: Card, waiter: Waiter, head: Waiter | null, heldBytes: number): string {
   waiter.standing = 'kept';
   const fault = waiter.kind === 'budget' && waiter.lease !== null ? extensionFault(core, waiter, waiter.lease) : null;
-  if (fault !== null) return denyExtension(core, card, waiter, fault);
+  if (fault !== null) return denyWaiter(core, card, waiter, fault);
   setNeed(core, card, waiter, needOf(core, waiter));
   if (wholeNeedBytes(core, waiter) > capacityBytes(card)) return denyNever(core, card, waiter);
   const never = refuseHost(core, waiter);
   if (never !== null) return denyHost(core, waiter, never);
   keepHold(core, card, waiter, heldBytes);
   const backoff = waiter.kind === 'place' || waiter.lease === null ? backingOff(core, waiter.model, card.device) : null;
-  if (backoff !== null) return denyBackoff(core, card, waiter, backoff);
+  // Its model failed there while it waited: told at once rather than kept for the length of the pause (B79).
+  if (backoff !== null) return denyWaiter(core, card, waiter, backoffRefusal(core, waiter.model, backoff));
   const gang = waiter.gang === null ? undefined : core.gangs.get(waiter.gang);
   if (gang !== undefined && !gang.forming) return waitForGang(core, card, waiter);
   if (waiter.kind === 'budget' && asksNothing(core, waiter)) {
@@ -322,14 +325,20 @@ function denyHost(core: Core, waiter: Waiter, refusal: Refusal): string {
   return 'done';
 }
 
-/** Its model failed there while it waited: told at once rather than kept for the length of the pause (B79). */
-function denyBackoff(core: Core, card: Card, waiter: Waiter, backoff: Backoff): string {
-  deny(core, {
-    generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs,
-    card, ...shownNeed(core, waiter), ...backoffRefusal(core, waiter.model, backoff),
-  });
+/** Answered with a refusal and its card's numbers. */
+function denyWaiter(core: Core, card: Card, waiter: Waiter, refusal: Refusal): string {
+  deny(core, { generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs, ...refusal, card, ...shownNeed(core, waiter) });
   endWaiter(core, waiter);
   return 'done';
+}
+
+/** Only models that have been used since it first failed to load could make room for it: told at once, and nobody waits behind it. True: it was. */
+export function denySparing(core: Core, card: Card, waiter: Waiter): boolean {
+  const spared = sparedModels(core, card, seekerOf(core, waiter));
+  const refusal = spared.length === 0 ? null : sparedRefusal(core, waiter.model, card.device, spared);
+  if (refusal === null) return false;
+  denyWaiter(core, card, waiter, refusal);
+  return true;
 }
 
 /** What has become, or was told later, of the lease that it extends; for a further context also that it was put away meanwhile. */
@@ -338,12 +347,6 @@ function extensionFault(core: Core, waiter: BudgetWaiter, lease: string): Refusa
   const isAway = state === 'parked' && waiter.parts.every((part) => part.kind === 'context');
   if (state === 'quarantined' || isAway) return { code: 'lease_unknown', details: { lease }, text: `lease ${lease} is ${state}` };
   return loneMemberFault(core, waiter);
-}
-
-function denyExtension(core: Core, card: Card, waiter: Waiter, fault: Refusal): string {
-  deny(core, { generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs, ...fault, card, ...shownNeed(core, waiter) });
-  endWaiter(core, waiter);
-  return 'done';
 }
 
 function denyLost(core: Core, card: Card, waiter: Waiter): void {

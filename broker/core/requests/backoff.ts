@@ -1,7 +1,7 @@
 /** After a failed load or spawn: a pause by model and card, doubled each time (B79). */
 import { inMs } from '../clock.js';
 import type { Refusal } from './deny.js';
-import { count, publish } from '../report.js';
+import { count, listed, publish, secondsInWords } from '../report.js';
 import type { Backoff, Core } from '../state.js';
 
 const backoffsMax = 16_384;
@@ -13,12 +13,35 @@ export function backingOff(core: Core, model: string, device: string): Backoff |
 }
 
 /**
+ * Since when it has failed there without a success between; null: it has not, or
+ * its last failure is so long ago that it is forgotten. Until then it evicts no
+ * model that has been used since: the room for its first try came from them (ADR 0046).
+ */
+export function failingSinceUs(core: Core, model: string, device: string): number | null {
+  const backoff = core.backoffs.get(backoffKey(model, device));
+  return backoff === undefined || backoff.failures === 0 || isForgotten(core, backoff) ? null : backoff.failingSinceUs;
+}
+
+/** What a request is told that would find room only where models have been used since its own first failed. */
+export function sparedRefusal(core: Core, model: string, device: string, spared: readonly string[]): Refusal | null {
+  const backoff = core.backoffs.get(backoffKey(model, device));
+  if (backoff === undefined) return null;
+  const forgottenMs = Math.max(0, Math.ceil((forgottenUs(core, backoff) - core.attendedUs) / 1_000));
+  const waitMs = Math.min(forgottenMs, core.options.limits.backoffLastMs);
+  const spares = `${listed(spared)} ${spared.length === 1 ? 'has' : 'have'} been used since and will not be evicted for it in the next ${secondsInWords(forgottenMs)} (leasehold evict MODEL does it now)`;
+  return refusalOf(model, backoff.failures, `${backoff.reason}; ${spares}`, waitMs);
+}
+
+/**
  * An attempt failed. The first pause is never shorter than what the attempt
  * cost the card, so that a load which fails slowly cannot keep it busy.
  */
 export function failed(core: Core, model: string, device: string, reason: string, costMs: number): void {
   const backoff = entry(core, model, device);
+  if (isForgotten(core, backoff)) backoff.failures = 0;
+  if (backoff.failures === 0) backoff.failingSinceUs = core.attendedUs;
   backoff.failures++;
+  backoff.failedUs = core.attendedUs;
   backoff.reason = reason;
   const { backoffFirstMs, backoffLastMs } = core.options.limits;
   const firstMs = Math.max(backoffFirstMs, costMs);
@@ -49,11 +72,14 @@ export function retryAfterMs(core: Core, backoff: Backoff): number {
 
 /** What a request is told while the pause lasts. */
 export function backoffRefusal(core: Core, model: string, backoff: Backoff): Refusal {
-  const waitMs = retryAfterMs(core, backoff);
+  return refusalOf(model, backoff.failures, backoff.reason, retryAfterMs(core, backoff));
+}
+
+function refusalOf(model: string, failures: number, reason: string, waitMs: number): Refusal {
   return {
     code: 'backing_off', retryAfterMs: waitMs,
-    details: { what: model, failures: String(backoff.failures), retryAfterMs: String(waitMs), reason: backoff.reason },
-    text: `${model} failed ${String(backoff.failures)} time(s), last: ${backoff.reason}`,
+    details: { what: model, failures: String(failures), retryAfterMs: String(waitMs), reason },
+    text: `${model} failed ${String(failures)} time(s), last: ${reason}`,
   };
 }
 
@@ -65,9 +91,17 @@ function entry(core: Core, model: string, device: string): Backoff {
     const oldest = core.backoffs.keys().next();
     if (oldest.done !== true) core.backoffs.delete(oldest.value);
   }
-  const backoff: Backoff = { failures: 0, untilUs: 0, reason: '', retried: false };
+  const backoff: Backoff = { failures: 0, failingSinceUs: 0, failedUs: 0, untilUs: 0, reason: '', retried: false };
   core.backoffs.set(key, backoff);
   return backoff;
+}
+
+function isForgotten(core: Core, backoff: Backoff): boolean {
+  return core.attendedUs >= forgottenUs(core, backoff);
+}
+
+function forgottenUs(core: Core, backoff: Backoff): number {
+  return backoff.failedUs + core.options.limits.failedLoadSparesMs * 1_000;
 }
 
 function backoffKey(model: string, device: string): string {

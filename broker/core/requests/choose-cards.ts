@@ -1,6 +1,6 @@
 /** The cards on which a placement costs least in evictions; for several at once, together. */
 import { available, floorNeededBytes, leavingBytes, ledgerTermBytes, strangersBytes } from '../ledger/available.js';
-import { backingOff } from './backoff.js';
+import { backingOff, failingSinceUs } from './backoff.js';
 import { leavingHereBytes, noneLeaving, planVictims, type Leaving, type Plan } from '../eviction/plan.js';
 import type { Seeker } from '../eviction/victim.js';
 import { withHeadroom } from '../ledger/headroom.js';
@@ -103,7 +103,7 @@ function lastFreeBytes(core: Core, card: Card): number | null {
 }
 
 function plan(core: Core, placing: Placing, card: Card, shortBytes: number, leaving: Leaving): Plan | null {
-  const seeker: Seeker = { generation: placing.generation, model: placing.model, class: placing.class, placing: true, overdue: null };
+  const seeker: Seeker = { generation: placing.generation, model: placing.model, class: placing.class, placing: true, failingSinceUs: failingSinceUs(core, placing.model, card.device), overdue: null };
   return planVictims(core, card, seeker, shortBytes, false, cheapestSet, leaving);
 }
 

@@ -22,6 +22,7 @@ const clauses: Readonly<Record<string, (models: string, several: boolean) => str
   damped: (models, several) => `${models} ${several ? 'stay' : 'stays'} for a while, with calls in the queue, because the card thrashes`,
   already_leaving: (models, several) => `${models} ${several ? 'are' : 'is'} leaving already`,
   not_answering: (models, several) => `${models} ${several ? 'do' : 'does'} not give way when asked`,
+  spared: (models, several) => `${models} ${several ? 'have' : 'has'} been used since it first failed to load`,
   load_token: (models, several) => `${models} ${several ? 'have' : 'has'} another card on which free memory is being measured`,
   insufficient: (models) => `${models} would not be enough`,
 };

@@ -106,6 +106,7 @@ const reasons: Readonly<Record<string, string>> = {
   requester: 'it is the one that asks',
   already_leaving: 'it is leaving already',
   not_answering: 'it did not give way when asked',
+  spared: 'it has been used since the model that asks first failed to load',
   insufficient: 'all that may go is too little',
   dearer: 'others cost less',
 };

@@ -24,6 +24,8 @@ export interface BookOptions {
 /** Failures of one model or engine in a row, and until when the next attempt must wait. */
 export interface BackOff {
   failures: number;
+  failingSinceUs: number;
+  failedUs: number;
   untilUs: number;
 }
 

@@ -195,7 +195,9 @@ function noteLeastFloor(book: Book, process: AuditedProcess, bytes: number): voi
 /** Each failure in a row doubles the pause, from the first up to the last. */
 export function noteFailure(book: Book, backOffs: Book['loadBackOffs'], key: string): void {
   const { backoffFirstMs, backoffLastMs } = book.options.limits;
-  const backOff = backOffs.get(key) ?? { failures: 0, untilUs: 0 };
+  const backOff = backOffs.get(key) ?? { failures: 0, failingSinceUs: book.nowUs, failedUs: book.nowUs, untilUs: 0 };
+  if (book.nowUs - backOff.failedUs >= book.options.limits.failedLoadSparesMs * 1_000) backOff.failingSinceUs = book.nowUs;
+  backOff.failedUs = book.nowUs;
   backOff.failures++;
   backOff.untilUs = book.nowUs + Math.min(backoffLastMs, backoffFirstMs * 2 ** (backOff.failures - 1)) * 1_000;
   backOffs.set(key, backOff);

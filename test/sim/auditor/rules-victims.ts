@@ -30,6 +30,7 @@ export function checkMove(check: Check, move: EffectOf<'move'>): void {
   if (request.device !== null && request.device !== lease.device) return;
   checkOwnModel(check, name, request, lease);
   checkResidency(check, name, request, lease);
+  checkSpared(check, name, request, lease);
   const forMemory = isForMemory(check, lease);
   if (move.when === 'drained' && lease.inFlight + lease.queued > 0) {
     checkDoorTime(check, name, request);
@@ -102,6 +103,15 @@ function checkResidency(check: Check, name: string, request: AuditedRequest, lea
   if (residentUs < classPolicies[lease.class].minimumResidencyMs * 1_000 && lease.loadedAtUs > 0) {
     check.broken('minimum-residency', `${name}: loaded ${residentUs} us ago for ${lease.class}, wanted by ${request.class}`);
   }
+}
+
+/** Who has been used since a model first failed to load does not leave for it until that is forgotten (B79). */
+function checkSpared(check: Check, name: string, request: AuditedRequest, lease: AuditedLease): void {
+  const { book, event } = check;
+  const backOff = book.loadBackOffs.get(`${request.device ?? ''} ${request.model}`);
+  if (backOff === undefined || event.atUs - backOff.failedUs >= book.options.limits.failedLoadSparesMs * 1_000) return;
+  const usedUs = Math.max(lease.usedAtUs, lease.grantedAtUs);
+  if (usedUs > backOff.failingSinceUs) check.broken('victim-spared', `${name}: used at ${usedUs}, wanted by ${request.model}, which has failed since ${backOff.failingSinceUs}`);
 }
 
 /** A busy model's door may be shut only after the class's wait, (D19) */

@@ -55,6 +55,10 @@ export const queueMutants: readonly Mutant[] = [
     from: 'core.attendedUs += Math.min(passedUs, core.options.limits.stallToleranceMs * 1_000);', to: 'core.attendedUs += passedUs;',
   },
   {
+    name: 'failures-evict', about: 'a model whose load fails evicts the same neighbour at each try', file: 'eviction/spared.js',
+    from: 'return isBusy(core, lease) || Math.max(lease.lastUsedUs, lease.grantedUs) >= seeker.failingSinceUs;', to: 'return false;',
+  },
+  {
     name: 'back-off-ignored', about: 'a load that failed is tried again at once', file: 'requests/backoff.js',
     from: 'return backoff !== undefined && backoff.untilUs > core.attendedUs ? backoff : null;', to: 'return null;',
   },
