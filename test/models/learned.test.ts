@@ -7,6 +7,10 @@ import t from 'tap';
 import type { LeasePart } from '../../protocol/index.js';
 import { adjusted, errorOf, learn, type Estimated, type LearnedKey, type LearnedSize, type Observation } from '../../src/models/learned/learned-size.js';
 import { learnedFolder, listLearned, readLearned, writeLearned } from '../../src/models/learned/learned-store.js';
+import { withLearned } from '../../src/models/estimate/learned.js';
+import type { ModelEstimate } from '../../src/models/estimate/estimate.js';
+import { exact } from '../../src/models/estimate/figure.js';
+import { defaultOptions } from '../../src/models/estimate/options.js';
 import { ask, model, read, rig } from '../workers/in-process.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'leasehold-learned-'));
@@ -71,6 +75,31 @@ t.test('sizes are kept whole, each under all that it depends on', async (t) => {
   }
   t.same(await listLearned('/nowhere'), []);
   await t.rejects(writeLearned('/dev/null/x', size));
+});
+
+t.test('an estimate is learned where loads have measured all of it, and says of which', async (t) => {
+  const own: ModelEstimate = {
+    model: '/m.gguf', options: { ...defaultOptions, backend: 'llama', contextTokens: 100 }, source: 'estimated', host: exact(0, ''), kvBytesPerToken: 2,
+    cards: [{ rank: 0, device: null, weights: exact(1_000, 'own'), kv: exact(200, 'own'), compute: exact(50, 'own'), projector: null, draft: null, total: exact(1_250, 'own'), loadPeak: exact(1_250, 'own') }],
+  };
+  const estimated = estimateOf([part('weights', 1_000)], 2.5);
+  const measured = (weights: number, perContext: number, changes: Partial<Observation> = {}): LearnedSize => learn(null, seen(estimated, [part('weights', weights), part('context:1', perContext)], { contexts: [{ name: 'context:1', tokens: 100 }], ...changes }));
+  const sizes = ({ source, cards: [card] }: ModelEstimate): readonly unknown[] => [source, card?.weights.bytes, card?.kv.bytes, card?.compute.bytes, card?.total.bytes, card?.loadPeak.bytes];
+  const once = measured(1_100, 300);
+  t.strictSame(sizes(withLearned(own, [once])), ['learned', 1_100, 200, 100, 1_400, 1_400]);
+  t.match(withLearned(own, [once]).cards[0]?.weights.how, 'learned by 1 load on H200');
+  t.equal(withLearned(own, [once]).cards[0]?.total.bytes, adjusted(estimated, once).parts.reduce((sum, { bytes }) => sum + bytes, 0) + adjusted(estimated, once).contextBytes(100), 'what the next load asks for');
+  t.strictSame(sizes(withLearned(own, [measured(900, 200)])), ['learned', 900, 200, 0, 1_100, 1_100], 'lower, too: the engine takes all of it at once');
+  const other = learn(null, seen(estimateOf([part('weights', 700)]), [part('weights', 650)]));
+  t.strictSame(sizes(withLearned(own, [other])), ['estimated', 1_000, 200, 50, 1_250, 1_250], 'of the weights of another file it only raises; and no context was seen');
+  t.strictSame(sizes(withLearned(own, [measured(1_100, 250, { residentBytes: 1_500 })])), ['learned', 1_100, 200, 200, 1_500, 1_500], 'B11: what was taken on first use is in it');
+  const two = withLearned(own, [once, { ...measured(1_050, 250), key: { ...key, card: 'L4' } }]);
+  t.match(two, { source: 'learned', cards: [{ weights: { leastBytes: 1_050, bytes: 1_100, how: 'learned by 1 load on H200, 1 load on L4' }, compute: { leastBytes: 50, bytes: 100 } }] });
+  const untouched: readonly (readonly [string, ModelEstimate, readonly LearnedSize[]])[] = [
+    ['nothing is known', own, []], ['declared', { ...own, source: 'declared' }, [once]], ['on the CPU', { ...own, options: { ...own.options, onCard: false } }, [once]], ['another cache', { ...own, options: { ...own.options, kvDtype: 'q8_0' } }, [once]],
+    ['another engine', { ...own, options: { ...own.options, backend: 'vllm' } }, [once]], ['layers left to the CPU', own, [{ ...once, parts: once.parts.map((each) => ({ ...each, name: 'weights:3/9' })) }]],
+  ];
+  for (const [what, estimate, known] of untouched) t.strictSame(withLearned(estimate, known), estimate, what);
 });
 
 t.test('an error is what was measured beside what was estimated', async (t) => {

@@ -1,11 +1,9 @@
 /** `leasehold estimate`: the bytes that a model will need, before any card is touched. */
 import { readdirSync, statSync } from 'node:fs';
-import { realpath } from 'node:fs/promises';
-import { isAbsolute } from 'node:path';
 import { LeaseholdError, defaultLimits, parseBytes } from '../../../protocol/index.js';
 import { askEstimate, type Question } from '../../models/estimate/ask.js';
 import type { Backend } from '../../models/estimate/options.js';
-import { errorOf, type LearnedError } from '../../models/learned/learned-size.js';
+import { errorOf } from '../../models/learned/learned-size.js';
 import { learnedFolder, listLearned } from '../../models/learned/learned-store.js';
 import { defaultStatePath } from '../../orchestrator/state.js';
 import { contextTokens, wholeNumber } from '../arguments.js';
@@ -47,11 +45,10 @@ export async function estimateCommand(context: CommandContext, args: readonly un
     const { options: config } = await context.config();
     const meant = await subjectOf(model, options.engine, config, io);
     const draft = options.draft === undefined ? null : (await subjectOf(options.draft, options.engine, config, io)).model;
-    const surroundings = { env: io.env, cwd: io.cwd, limits: { ...defaultLimits, ...config.limits }, signal };
+    const surroundings = { env: io.env, cwd: io.cwd, limits: { ...defaultLimits, ...config.limits }, learnedFolder: learnedFolder(config.stateFolder ?? defaultStatePath()), signal };
     const answer = await askEstimate({ ...meant.configured, ...question, contextTokens: question.contextTokens ?? meant.configured.contextTokens ?? null, declaredBytes: question.declaredBytes ?? meant.configured.declaredBytes ?? null, model: meant.model, draft }, surroundings).catch((error: unknown) => { throw asTyped(error); });
-    const learned = await learnedOf(answer.estimate.model, config.stateFolder);
-    if (json) writeJson(io, { ...answer, learned });
-    else for (const line of [...renderEstimate(answer, learned, { columns: tableColumns(io.stdout), palette }), ...chosenNote(meant.model, answer.estimate.options.backend, options.engine)]) writeLine(io, line);
+    if (json) writeJson(io, { ...answer });
+    else for (const line of [...renderEstimate(answer, { columns: tableColumns(io.stdout), palette }), ...chosenNote(meant.model, answer.estimate.options.backend, options.engine)]) writeLine(io, line);
     return exitCodes.done;
   });
 }
@@ -61,13 +58,6 @@ function chosenNote(path: string, backend: Backend, engine: Backend | undefined)
   if (engine !== undefined || backend !== 'llama' || statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true) return [];
   if (!readdirSync(path).some((name) => name.endsWith('.safetensors'))) return [];
   return ['Of its two formats the GGUF file, which llama.cpp loads here; --engine transformers reckons the safetensors.'];
-}
-
-/** What loads of this file have shown, card by card: the next one asks for that. */
-async function learnedOf(source: string, stateFolder: string | undefined): Promise<readonly LearnedError[]> {
-  if (!isAbsolute(source)) return [];
-  const real = await realpath(source).catch(() => source);
-  return (await listLearned(learnedFolder(stateFolder ?? defaultStatePath()))).filter((size) => size.source === real || size.source === source).map(errorOf);
 }
 
 /** What loads have shown beside what had been estimated for them; with a model, of those that have its name, or whose source does. */

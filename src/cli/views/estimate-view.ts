@@ -18,8 +18,7 @@ export interface EstimateStyle {
 /** What a lease takes beside the estimate: ADR 0001. */
 const leased = (bytes: number): number => Math.ceil((bytes * 11) / 10);
 
-/** `learned`: of the same file, by earlier loads. */
-export function renderEstimate({ estimate, engine, trainedTokens }: Answer, learned: readonly LearnedError[], { columns, palette }: EstimateStyle): readonly string[] {
+export function renderEstimate({ estimate, engine, trainedTokens, learned }: Answer, { columns, palette }: EstimateStyle): readonly string[] {
   const { options, cards: [card] } = estimate;
   if (card === undefined) return [];
   const contexts = `${options.parallel === 1 ? 'a context' : `${String(options.parallel)} contexts`} of ${String(options.contextTokens)} tokens`;

@@ -1,5 +1,6 @@
 /** A model by what a person calls it, estimated: a GGUF file, a folder, or a repository on a hub that is not here yet. */
-import { resolve } from 'node:path';
+import { realpath } from 'node:fs/promises';
+import { isAbsolute, resolve } from 'node:path';
 import { LeaseholdError, type Limits } from '../../../protocol/index.js';
 import { HubClient } from '../hub/client.js';
 import { hubSettings } from '../hub/settings.js';
@@ -8,12 +9,15 @@ import { currentPolicy } from '../policy/policy.js';
 import { curatedProfiles, shippedFolder } from '../profile/curated.js';
 import { createReading, type Reading } from '../reading/reading.js';
 import { parseHubReference, parseReference } from '../reference.js';
+import { errorOf, type LearnedError, type LearnedSize } from '../learned/learned-size.js';
+import { listLearned } from '../learned/learned-store.js';
 import { partPaths } from '../formats/gguf-parts.js';
 import { fileSource } from '../formats/source.js';
 import { estimate, type ModelEstimate } from './estimate.js';
 import type { ModelFacts } from './facts.js';
 import { exact } from './figure.js';
 import { hubFiles } from './hub-files.js';
+import { withLearned } from './learned.js';
 import { askLlama, type LlamaAnswer } from './llama-reckoning.js';
 import { localFiles } from './local-files.js';
 import { UnknownField } from './model-shape.js';
@@ -40,12 +44,16 @@ export interface Question extends Partial<Omit<EstimateOptions, 'contextTokens'>
   readonly declaredBytes: number | null;
   /** False: llama.cpp is not asked, though it may be installed. */
   readonly askEngine: boolean;
+  /** The cards' names, where they are known: one for each rank. */
+  readonly devices?: readonly string[];
 }
 
 export interface Surroundings {
   readonly env: NodeJS.ProcessEnv;
   readonly cwd: string;
   readonly limits: Limits;
+  /** Where measured sizes lie. Left out: none are looked at. */
+  readonly learnedFolder?: string;
   readonly signal?: AbortSignal;
 }
 
@@ -55,6 +63,8 @@ export interface Answer {
   readonly engine: LlamaAnswer | null;
   /** What the model was made for; null where its files do not say. */
   readonly trainedTokens: number | null;
+  /** What loads of this file have shown, card by card. */
+  readonly learned: readonly LearnedError[];
 }
 
 /** Rejects with `estimate_unknown`, `model_invalid`, `input_invalid`, or what the hub refuses with. */
@@ -69,12 +79,20 @@ export async function askEstimate(question: Question, surroundings: Surroundings
     const own = estimate({ facts: found.facts, options, draft, declaredBytes: question.declaredBytes });
     const asks = question.askEngine && found.path !== null && backend === 'llama' && own.source === 'estimated' && options.kvDtype === null && options.flashAttention === null;
     const trainedTokens = trainedOf(found.facts);
-    if (!asks) return { estimate: own, engine: null, trainedTokens };
-    const engine = await askLlama(found.path, options.contextTokens, options.batchTokens ?? llamaBatchTokens, limits.headerReadMs, surroundings.signal);
-    return { estimate: 'missing' in engine ? own : withEngine(own, engine, options), engine, trainedTokens };
+    const engine = asks ? await askLlama(found.path, options.contextTokens, options.batchTokens ?? llamaBatchTokens, limits.headerReadMs, surroundings.signal) : null;
+    const sizes = await sizesOf(own.model, surroundings);
+    const reckoned = engine === null || 'missing' in engine ? own : withEngine(own, engine, options);
+    return { estimate: withDevices(withLearned(reckoned, sizes), question.devices), engine, trainedTokens, learned: sizes.map(errorOf) };
   } finally {
     await reading.close();
   }
+}
+
+/** What loads of this file have measured, whichever way its path was written. */
+async function sizesOf(source: string, { learnedFolder }: Surroundings): Promise<readonly LearnedSize[]> {
+  if (learnedFolder === undefined || !isAbsolute(source)) return [];
+  const real = await realpath(source).catch(() => source);
+  return (await listLearned(learnedFolder)).filter((size) => size.source === real || size.source === source);
 }
 
 interface Found {
@@ -134,6 +152,10 @@ function contextOf(facts: ModelFacts): number {
   const trained = trainedOf(facts);
   if (trained === null) throw new LeaseholdError('input_invalid', { field: 'context', reason: `${facts.name} does not say how long its context may be` });
   return Math.min(trained, currentPolicy().defaultContextTokens);
+}
+
+function withDevices(estimate: ModelEstimate, devices: readonly string[] = []): ModelEstimate {
+  return { ...estimate, cards: estimate.cards.map((card) => ({ ...card, device: devices[card.rank] ?? null })) };
 }
 
 /** llama.cpp's own figures in place of ours; what it does not know of (other slots, projector, draft, a card's host share) stays. */

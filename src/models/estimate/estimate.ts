@@ -11,6 +11,8 @@ import { weightsOf } from './weights.js';
 
 export interface CardEstimate {
   readonly rank: number;
+  /** Null: whichever it will be. */
+  readonly device: string | null;
   readonly weights: Figure;
   /** Of all contexts. */
   readonly kv: Figure;
@@ -73,7 +75,7 @@ function estimated(facts: ModelFacts, options: EstimateOptions, draft: ModelFact
     const total = sum([weights.card, cache, compute, ...(projector === null ? [] : [projector]), ...(draftFigure === null ? [] : [draftFigure])]);
     const loading = sum([weights.card, weights.loading]);
     const loadPeak = between(Math.max(total.leastBytes, loading.leastBytes), Math.max(total.bytes, loading.bytes), loading.bytes > total.bytes ? weights.loading.how : 'no more than when loaded');
-    return { rank, weights: weights.card, kv: cache, compute, projector, draft: draftFigure, total, loadPeak };
+    return { rank, device: null, weights: weights.card, kv: cache, compute, projector, draft: draftFigure, total, loadPeak };
   });
   const host = drafted === null ? weights.host : sum([weights.host, drafted.host]);
   return { model: facts.name, options: chosen, source: 'estimated', cards, host, kvBytesPerToken: cache.bytesPerToken };
@@ -95,7 +97,7 @@ function declared(facts: ModelFacts, options: EstimateOptions, bytes: number, wh
   if (!Number.isSafeInteger(bytes) || bytes < 0) throw new LeaseholdError('bytes_invalid', { field: 'declaredBytes', value: bytes, minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
   const all: Figure = { bytes, leastBytes: bytes, how: `declared, since ${why.message}` };
   const none = nothing('in the declared size');
-  const cards = Array.from({ length: options.ranks }, (_, rank): CardEstimate => ({ rank, weights: all, kv: none, compute: none, projector: null, draft: null, total: all, loadPeak: all }));
+  const cards = Array.from({ length: options.ranks }, (_, rank): CardEstimate => ({ rank, device: null, weights: all, kv: none, compute: none, projector: null, draft: null, total: all, loadPeak: all }));
   return { model: facts.name, options, source: 'declared', cards, host: nothing('not declared'), kvBytesPerToken: null };
 }
 
