@@ -119,7 +119,8 @@ t.test('the policy', async (t) => {
     const base = { repository: 'o/n', quantization: 'none', backend: null };
     t.match(thrown(() => rowFor(policy, { ...base, architecture: 'EvilForCausalLM' })), { code: 'architecture_unsupported', message: /policy 1 .*EvilForCausalLM of o\/n/ });
     t.match(thrown(() => rowFor(policy, { ...base, architecture: 'MuseGlimmerForConditionalGeneration', quantization: 'fp8' })), { code: 'quantization_unsupported', message: /policy 1 .*quantised as fp8/ });
-    t.match(thrown(() => rowFor(policy, { ...base, architecture: 'GptOssForCausalLM', backend: 'transformers' })), { code: 'architecture_unsupported', message: /GptOssForCausalLM on transformers/ });
+    t.match(thrown(() => rowFor(policy, { ...base, architecture: 'MuseGlimmerForConditionalGeneration', backend: 'vllm' })), { code: 'architecture_unsupported', message: /MuseGlimmerForConditionalGeneration on vllm/ });
+    for (const [architecture, quantization] of [['GptOssForCausalLM', 'mxfp4'], ['DeepseekV3ForCausalLM', 'fp8']] as const) t.match(thrown(() => rowFor(policy, { ...base, architecture, quantization, backend: 'transformers' })), { code: 'quantization_unsupported' }, 'not reviewed');
     t.equal(thrown(() => rowFor(policy, { ...base, architecture: '__proto__' })).code, 'architecture_unsupported');
   });
 
@@ -129,6 +130,12 @@ t.test('the policy', async (t) => {
     t.equal(backend('LlamaForCausalLM', 'awq'), 'vllm');
     for (const quantization of ['none', 'fp8', 'modelopt_fp4']) t.equal(backend('Qwen3_5ForConditionalGeneration', quantization), 'vllm');
     t.equal(backend('GptOssForCausalLM', 'mxfp4'), 'vllm');
+    // Rows that came later leave what had one, and the version with it.
+    for (const architecture of ['GptOssForCausalLM', 'DeepseekV2ForCausalLM', 'DeepseekV3ForCausalLM']) t.equal(backend(architecture, 'none'), 'vllm');
+    t.equal(policy.version, 1);
+    const onTransformers = (architecture: string): unknown => rowFor(policy, { repository: 'o/n', architecture, quantization: 'none', backend: 'transformers' }).options['attention_implementation'];
+    t.equal(onTransformers('GptOssForCausalLM'), 'eager', 'its sinks are not in the fused attention');
+    for (const architecture of ['DeepseekV2ForCausalLM', 'DeepseekV3ForCausalLM']) t.equal(onTransformers(architecture), 'sdpa');
   });
 
   t.test('has each architecture once, and every requirement has a version', async (t) => {

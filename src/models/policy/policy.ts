@@ -45,6 +45,7 @@ export interface PolicyLimits {
 }
 
 export interface Policy {
+  /** Goes up with every change that makes another profile of what had one; a row for what was refused until then does not. */
   readonly version: number;
   readonly packages: Readonly<Record<string, string>>;
   readonly defaultContextTokens: number;
@@ -53,7 +54,6 @@ export interface Policy {
   readonly families: readonly Family[];
   readonly gguf: PolicyRow;
 }
-
 
 /** Where the policy lies: its bytes are part of what a runtime is. */
 export const policyPath = packagePath('src', 'models', 'policy', 'policy.json');
