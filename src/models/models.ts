@@ -127,7 +127,7 @@ export class Models {
     return verifyModel({ store: this.store, threads: this.#threads, limits: this.#limits }, model, signal, onFile);
   }
 
-  /** `users`: who has it loaded, as far as the caller knows. */
+  /** `users`: who has it loaded, as far as the caller knows; the kernel is asked besides. */
   async remove(model: StoredModel, users: readonly string[], signal: AbortSignal): Promise<number> {
     return removeModel({ store: this.store, threads: this.#threads, limits: this.#limits }, model, users, signal);
   }

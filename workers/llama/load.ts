@@ -1,4 +1,5 @@
 /** Loads a model as it was estimated, nothing left to chance or to free memory; on abort or failure nothing stays. */
+import { open, type FileHandle } from 'node:fs/promises';
 import type { LlamaModel } from 'node-llama-cpp';
 import type { LeasePart, ModelSpec } from '../../protocol/index.js';
 import { CardBytes, type MemoryUsage } from './card-bytes.js';
@@ -30,8 +31,10 @@ export async function loadModel(started: StartedLlama, request: LoadRequest): Pr
   await releaseInsights(insights);
   return started.log.during(async (lines) => {
     const bytes = new CardBytes(started, device, settings.tensorSplit, shape.layers);
-    const opened: { model: LlamaModel | null; embedder: Embedder | null } = { model: null, embedder: null };
+    const opened: { file: FileHandle | null; model: LlamaModel | null; embedder: Embedder | null } = { file: null, model: null, embedder: null };
     try {
+      // llama.cpp closes what it has read. Who would remove the file is told by the kernel that it is in use (B55).
+      const file = opened.file = await open(checked.path, 'r');
       const model = opened.model = await openModel(started, checked.path, shape, progress, signal);
       const vocabulary = new Vocabulary(model, settings.chatTemplate);
       const name = weightsName(shape.layers);
@@ -42,10 +45,11 @@ export async function loadModel(started: StartedLlama, request: LoadRequest): Pr
         measuredParts.push({ name: 'embedding', kind: 'context', bytes: await bytes.take('embedding', usage), upFront: true });
       }
       signal.throwIfAborted();
-      return new LlamaLoadedModel({ started, spec, shape, device, model, vocabulary, bytes, measuredParts, embedder: opened.embedder, onUnloaded });
+      return new LlamaLoadedModel({ started, spec, shape, device, model, vocabulary, bytes, measuredParts, embedder: opened.embedder, file, onUnloaded });
     } catch (error) {
       await opened.embedder?.close();
       await opened.model?.dispose();
+      await opened.file?.close();
       await bytes.giveAll();
       if (signal.aborted) throw signal.reason;
       throw await failureOf(started, { model: spec.key, device }, await lines(), error);

@@ -1,4 +1,5 @@
 /** A model that is loaded: its contexts come and go one at a time, and with it everything goes. */
+import type { FileHandle } from 'node:fs/promises';
 import type { LlamaContext, LlamaContextOptions, LlamaModel } from 'node-llama-cpp';
 import { LeaseholdError, type LeasePart, type ModelSpec } from '../../protocol/index.js';
 import type { LoadedContext, LoadedModel } from '../runtime/engine.js';
@@ -23,6 +24,8 @@ export interface ModelParts {
   readonly bytes: CardBytes;
   readonly measuredParts: readonly LeasePart[];
   readonly embedder: Embedder | null;
+  /** Open for as long as the model is loaded. */
+  readonly file: FileHandle;
   /** Called when everything has been given back. */
   readonly onUnloaded: (model: LlamaLoadedModel) => void;
 }
@@ -133,10 +136,11 @@ export class LlamaLoadedModel implements LoadedModel {
    * own memory stays after each load and unload; it is the allocator's, not the card's.
    */
   async #unload(): Promise<void> {
-    const { started, spec, model, bytes, embedder, onUnloaded } = this.#parts;
+    const { started, spec, model, bytes, embedder, file, onUnloaded } = this.#parts;
     const contexts = await Promise.allSettled([...this.#contexts.values()].map((context) => context.close()));
     await embedder?.close();
     await model.dispose();
+    await file.close();
     onUnloaded(this);
     started.context.log('debug', `unloaded ${spec.key}`, { rssBytes: String(process.memoryUsage.rss()) });
     await bytes.giveAll();

@@ -6,6 +6,7 @@ import { lockHolder, withLock } from '../staging/lock.js';
 import type { StagingThreads } from '../staging/threads.js';
 import { isFolderWithin, plainFileBytes } from './files.js';
 import { writeMarker, type Marker, type StagedFile } from './marker.js';
+import { openersOf } from './openers.js';
 import { emptyQuarantine, setAside } from './quarantine.js';
 import type { ModelStore, StoredModel } from './store.js';
 
@@ -68,7 +69,10 @@ async function faultOf(threads: StagingThreads, path: string, file: StagedFile, 
   return outcome.kind === 'done' && outcome.hex === expected ? null : `its hash is ${outcome.kind === 'done' ? outcome.hex : '?'} instead of ${String(expected)}`;
 }
 
-/** Removes a profile and the files that no other profile needs. Rejects with `model_in_use` while somebody stages its snapshot, or `users` names who has it. Resolves to the bytes that came free. */
+/**
+ * Removes a profile and the files that no other profile needs. Rejects with `model_in_use` while somebody stages its snapshot, `users`
+ * names who has it, or a process has one of these files open (B55). Resolves to the bytes that came free.
+ */
 export async function removeModel({ store, limits }: UpkeepTools, model: StoredModel, users: readonly string[], signal: AbortSignal): Promise<number> {
   const { profile } = model.manifest;
   const snapshot = { repository: profile.repository, commit: profile.revision };
@@ -83,6 +87,8 @@ export async function removeModel({ store, limits }: UpkeepTools, model: StoredM
     // All that goes is found first: one link on the way, and nothing goes.
     await isFolderWithin(store.layout.root, profileFolder);
     const paths = await Promise.all(gone.map(({ path }) => store.pathIn(snapshot, path)));
+    const [opener] = await openersOf(paths);
+    if (opener !== undefined) throw new LeaseholdError('model_in_use', { profile: model.manifest.requested_reference, holder: `process ${String(opener)}` });
     await emptyQuarantine(store.layout, profile.repository);
     await rm(profileFolder, { recursive: true, force: true });
     // Files before the marker: on a full volume it needs the room that they leave. It then names what nobody needs, which is looked for before it is believed.
