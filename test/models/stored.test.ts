@@ -58,7 +58,7 @@ t.test('R153 R246: a manifest that says that it was reviewed is not believed, an
   for (const error of await refusals()) t.match(error, { code: 'profile_invalid', message: /weight_files must be/ });
 });
 
-t.test('R280: an edited manifest is listed as a fault, refused by everything, and pulled anew once its file is gone', async (t) => {
+t.test('R158 R280: an edited manifest is listed as a fault, refused by everything, and pulled anew once its file is gone', async (t) => {
   const { here, pulled, stored, refusals } = await pulledScene(t);
   const edits: readonly object[] = [
     { security_scan_complete: false }, { requested_reference: 'o/other' }, { resolved_at_unix: 1 }, { schema_version: 3 }, { compatibility_policy_version: 2 }, { note: 'x' },

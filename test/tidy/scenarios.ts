@@ -5,7 +5,7 @@ export const scenarios: readonly string[] = [
   // Lease accounting, identity and time
   'B26', 'B28', 'B29', 'B31', 'B32', 'B34', 'B191',
   // Eviction and freeing
-  'B35', 'B37', 'B38', 'B40', 'B41', 'B43', 'B44', 'B46', 'B47', 'B49', 'B52', 'B56', 'B58', 'B193', 'B194',
+  'B35', 'B37', 'B38', 'B40', 'B41', 'B43', 'B44', 'B46', 'B47', 'B49', 'B52', 'B55', 'B56', 'B58', 'B193', 'B194',
   // Concurrency, queue, deadlock
   'B59', 'B61', 'B62', 'B64', 'B65', 'B67', 'B68', 'B73', 'B74', 'B76', 'B77', 'B79', 'B80', 'B82', 'B83',
   // Crash, hang, zombie
@@ -22,6 +22,8 @@ export const scenarios: readonly string[] = [
   'B158', 'B160', 'B161', 'B163', 'B164', 'B166', 'B167', 'B169', 'B170', 'B172', 'B173',
   // Hub download, staging, verification
   'B142', 'B143', 'B145', 'B146', 'B148', 'B149', 'B151', 'B152', 'B154', 'B155', 'B157', 'B206', 'B208', 'B209',
+  // Profiles and the store
+  'R127', 'R143', 'R151', 'R153', 'R154', 'R155', 'R156', 'R158', 'R159', 'R171', 'R173', 'R180', 'R246', 'R280',
   // Victims, honest bytes, reconciliation, records
   'R36', 'R37', 'R40', 'R43', 'R44', 'R46', 'R47', 'R48', 'R49', 'R50', 'R52', 'R54', 'R55', 'R56',
   // Acceptance
