@@ -36,8 +36,9 @@ interface Asked {
   ends: readonly string[];
   /** Requests that passed it. */
   skips: number;
-  /** The plan epoch at which no sufficient victim set was found. */
+  /** The plan epoch at which no victims were taken for it, and why: there was no sufficient set, or it was too soon for it. */
   triedEpoch: number;
+  triedReason: 'no_victims' | 'sparing';
   /** The reason last told to the requester. */
   told: string | null;
   /** Ids of the load without progress and of the slow leavers that were named with it. */

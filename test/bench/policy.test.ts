@@ -2,6 +2,7 @@
 import t from 'tap';
 import { countUse, likelihoodOfUse, newPace, noGaps, soonUs } from '../../broker/core/eviction/use-forecast.js';
 import { leastReloadMs } from '../../src/bench/policy/bound.js';
+import type { Limits } from '../../protocol/index.js';
 import { crowdReload } from '../../src/bench/policy/crowd.js';
 import { expectedCost, greedyDualSizeFrequency, leastRecent, reloadMs } from '../../src/bench/policy/replay.js';
 import { tracesOf, type Trace } from '../../src/bench/policy/traces.js';
@@ -37,9 +38,20 @@ t.test('no policy is below the bound, and ours costs no more than the least rece
 t.test('a crowd is served by the core for less than the least recently used costs in order', async (t) => {
   const trace = tracesOf([1]).find(({ kind }) => kind === 'zipf');
   if (trace === undefined) throw new Error('there is no such trace');
-  const crowd = crowdReload(trace, 64);
+  const crowd = crowdReload(trace, { callers: 64, modelsPerWorker: trace.models.length, seed: 1 });
   t.equal(crowd.waitsMs.length, trace.calls.length, 'every call got its first token');
   t.ok(crowd.reloadMs < reloadMs(trace, leastRecent(trace)));
+});
+
+t.test('patience serves a crowd sooner and with a fifth less of loading again, in one worker and in a worker each', async (t) => {
+  const traces = tracesOf([2]).filter(({ kind }) => kind === 'zipf');
+  const play = (limits: Partial<Limits>) => {
+    const crowds = traces.flatMap((trace) => [1, 40].map((modelsPerWorker) => crowdReload(trace, { callers: 64, modelsPerWorker, seed: 1, limits })));
+    return { reloadMs: crowds.reduce((sum, crowd) => sum + crowd.reloadMs, 0), waitMs: crowds.flatMap(({ waitsMs }) => waitsMs).reduce((sum, waitMs) => sum + waitMs, 0) };
+  };
+  const [patient, impatient] = [play({}), play({ thrashDampedPercent: 100 })];
+  t.ok(patient.reloadMs < 0.8 * impatient.reloadMs, `${patient.reloadMs} ms of loading against ${impatient.reloadMs} ms`);
+  t.ok(patient.waitMs < 0.95 * impatient.waitMs, `${patient.waitMs} ms of waiting against ${impatient.waitMs} ms`);
 });
 
 t.test('a model is likely to come back when those that rested as long came back', (t) => {

@@ -84,7 +84,8 @@ function makeRoom(core: Core, gang: Gang, members: readonly Waiter[], lacking: s
     intents.set(waiter, { ...intent, looked: waiter.triedEpoch !== triedEpoch });
   }
   setStalled(core, gang, stalledOn);
-  const mayEvict = stalledOn === null && members.every(({ standing }) => standing !== 'kept');
+  // Where one of its cards is spared, nothing leaves the others in vain.
+  const mayEvict = stalledOn === null && members.every(({ standing }) => standing !== 'kept') && [...intents.values()].every(({ reason }) => reason !== 'sparing');
   for (const [waiter, intent] of intents) {
     const card = mustCard(core, waiter.device);
     if (lacking !== null && waiter === hostSpokesman(core, gang)) continue;

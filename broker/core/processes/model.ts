@@ -111,11 +111,15 @@ export function assignmentKey(generation: string, model: string): string {
   return `${generation} ${model}`;
 }
 
-/** Expected cost of bringing a lease back: reload (or resume) time times the likelihood of use soon. */
+/** Expected cost of putting a lease away: the time to bring it back, as expected, and as much again for each call that it keeps up. */
 export function returnCostMs(core: Core, lease: Lease, parks: boolean): number {
+  return expectedReloadMs(core, lease, parks) * (1 + lease.inFlight + lease.queued);
+}
+
+/** Its reload (or resume) time, times the likelihood of use soon. */
+export function expectedReloadMs(core: Core, lease: Lease, parks: boolean): number {
   const model = core.models.get(lease.model);
-  const calls = lease.inFlight + lease.queued;
-  return reloadMs(core, model, lease, parks) * (calls > 0 ? 1 + calls : likelihoodOf(core, model, lease));
+  return reloadMs(core, model, lease, parks) * (lease.inFlight + lease.queued > 0 ? 1 : likelihoodOf(core, model, lease));
 }
 
 /**

@@ -210,6 +210,7 @@ const reasons: Readonly<Record<string, string>> = {
   remeasure: 'a load failed in this process; what it left is being measured',
   leaving: 'room is being made',
   draining: 'a busy model has been asked to finish its calls',
+  sparing: 'what could make room is likely to be wanted again soon; it stays until the wait is worth its reload',
   rung_changed: 'another probe answers than before; a second reading is awaited',
   behind_head: 'an earlier request needs the room',
   gang_waits: 'its cards are taken together, and another of them is not free yet',

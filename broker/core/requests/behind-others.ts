@@ -5,7 +5,7 @@ import { inOrder } from './queue.js';
 import { longestWaitBehindOthersMs, residencyMaxMs } from './wait-bound.js';
 
 /** Reasons to wait that are of the queue and of what is in its way: others (its own process, the machine's memory, other cards) have no bound here. */
-const ofTheQueue: readonly string[] = ['leaving', 'draining', 'behind_head', 'others_loading', 'load_token', 'rung_changed', 'quiet', 'no_victims'];
+const ofTheQueue: readonly string[] = ['leaving', 'draining', 'sparing', 'behind_head', 'others_loading', 'load_token', 'rung_changed', 'quiet', 'no_victims'];
 
 /** In ms from now, at least 0; null: it cannot be known. */
 export function behindOthersMs(core: Core, card: Card, waiter: Waiter): number | null {

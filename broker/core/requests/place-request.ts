@@ -165,7 +165,7 @@ function waiterOf(core: Core, event: PlaceRequested, devices: readonly string[])
     key: waiterKey(event.generation, event.request),
     generation: event.generation, request: event.request, model: event.model, order: core.nextOrder++,
     class: event.class, policy: event.policy, device: devices[0] ?? '', devices, wanted: wantedOf(event), speaks: true,
-    gang: devices.length > 1 ? placementKey(event.generation, event.request) : null, standing: 'kept', roomBytes: 0, ends: [], needBytes: 0, holdBytes: 0, hostNeedBytes: 0, hostHoldBytes: 0, hostTriedEpoch: -1, hostHopeless: false, planned: false, skips: 0, triedEpoch: -1, told: null, toldNamed: '', toldUs: 0, clause: '', reason: 'queued',
+    gang: devices.length > 1 ? placementKey(event.generation, event.request) : null, standing: 'kept', roomBytes: 0, ends: [], needBytes: 0, holdBytes: 0, hostNeedBytes: 0, hostHoldBytes: 0, hostTriedEpoch: -1, hostHopeless: false, planned: false, skips: 0, triedEpoch: -1, triedReason: 'no_victims', told: null, toldNamed: '', toldUs: 0, clause: '', reason: 'queued',
     engine: event.engine, requestedBytes: event.estimateBytes ?? 0, joined: null,
   };
 }

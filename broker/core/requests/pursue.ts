@@ -15,6 +15,7 @@ import { inOrder } from './queue.js';
 import { seekerOf } from './seeker.js';
 import { explain, inWords } from '../report.js';
 import type { Card, Core, Job, Lease, Waiter } from '../state.js';
+import { isTooSoon } from '../thrash/patience.js';
 import { cheapestSet } from '../eviction/victim-policy.js';
 
 /** What is to be done for the first of a queue: victims to be put away, drains to be given up for them; or only what it waits for. */
@@ -40,12 +41,12 @@ export function consider(core: Core, card: Card, head: Waiter, ownBytes: number,
   // A jump between two rungs of the truth ladder evicts nobody: a second reading must say the same (R29).
   if (card.sameTruthCount < 2 && ledgerTermBytes(card) + comingBytes >= head.needBytes) return waiting('rung_changed');
   if (isSerial(core, card)) return waiting('leaving');
-  if (head.triedEpoch === card.planEpoch) return waiting(drainingBytes > 0 ? 'draining' : 'no_victims');
+  if (head.triedEpoch === card.planEpoch) return waiting(drainingBytes > 0 ? 'draining' : head.triedReason);
   const seeker = seekerOf(core, head);
   const restBytes = shortBytes - drainingBytes;
   if (drainingBytes === 0) {
     const idle = planVictims(core, card, seeker, shortBytes, false, cheapestSet, leaving);
-    if (idle !== null) return intent(idle, shortBytes);
+    if (idle !== null) return unlessTooSoon(core, card, head, idle, shortBytes);
   } else {
     const slow = slowDrains(core, card, head);
     // A drain that takes its time is given up once idle models would do instead.
@@ -56,10 +57,22 @@ export function consider(core: Core, card: Card, head: Waiter, ownBytes: number,
   }
   if (core.attendedUs - head.arrivedUs >= core.options.classPolicies[head.class].drainAfterMs * 1_000) {
     const busy = planVictims(core, card, seeker, restBytes, true, cheapestSet, leaving);
-    if (busy !== null) return intent(busy, restBytes);
+    if (busy !== null) return unlessTooSoon(core, card, head, busy, restBytes);
   }
-  head.triedEpoch = card.planEpoch;
+  lookedInVain(card, head, 'no_victims');
   return waiting(drainingBytes > 0 ? 'draining' : 'no_victims');
+}
+
+function unlessTooSoon(core: Core, card: Card, head: Waiter, plan: Plan, shortBytes: number): Intent {
+  if (!isTooSoon(core, card, head, plan)) return intent(plan, shortBytes);
+  lookedInVain(card, head, 'sparing');
+  return waiting('sparing');
+}
+
+/** It is not looked for again before something there has changed, or time has passed. */
+function lookedInVain(card: Card, head: Waiter, reason: Waiter['triedReason']): void {
+  head.triedEpoch = card.planEpoch;
+  head.triedReason = reason;
 }
 
 function waiting(reason: string): Intent {

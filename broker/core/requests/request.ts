@@ -240,7 +240,7 @@ function budgetWaiter(core: Core, card: Card, event: BudgetRequested): BudgetWai
     key: waiterKey(event.generation, event.request),
     generation: event.generation, request: event.request, model: event.model, order: first?.order ?? core.nextOrder++,
     class: first?.class ?? event.class, arrivedUs: first?.arrivedUs ?? arrivedUs, arrivedAtUs: first?.arrivedAtUs ?? arrivedAtUs, deadlineUs, deadlineMs, policy: event.policy, device: card.device,
-    gang: event.gang === null ? null : gangKey(event.generation, event.gang.gang), standing: 'kept', roomBytes: 0, ends: [], needBytes: 0, holdBytes: 0, hostNeedBytes: 0, hostHoldBytes: 0, hostTriedEpoch: -1, hostHopeless: false, hostCopies: null, planned: false, skips: 0, triedEpoch: -1, told: null, toldNamed: '', toldUs: 0, clause: '', reason: 'queued',
+    gang: event.gang === null ? null : gangKey(event.generation, event.gang.gang), standing: 'kept', roomBytes: 0, ends: [], needBytes: 0, holdBytes: 0, hostNeedBytes: 0, hostHoldBytes: 0, hostTriedEpoch: -1, hostHopeless: false, hostCopies: null, planned: false, skips: 0, triedEpoch: -1, triedReason: 'no_victims', told: null, toldNamed: '', toldUs: 0, clause: '', reason: 'queued',
     lease: event.lease, parts: event.parts, requestedBytes, peakBytes,
     parkable: event.parkable, profiles: event.profilesFreeMemory, exclusive: isException(card, event, requestedBytes), host: event.host ?? null,
   };

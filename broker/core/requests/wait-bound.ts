@@ -11,8 +11,8 @@
  * that no eviction may cut short; then victims answer, are drained, move, and
  * are seen gone, each within its limit. Busy ones go first and idle ones when
  * that has worked (two rounds); on a card that is read by its total alone one
- * victim goes after the other. Damping adds nothing: it keeps nobody who has
- * waited out its class (thrash/damp.ts).
+ * victim goes after the other. Damping and patience add nothing: they keep
+ * nobody who has waited out its class (thrash).
  */
 import type { ClassPolicy, Limits } from '../../../protocol/index.js';
 

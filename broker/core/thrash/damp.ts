@@ -10,5 +10,10 @@ import type { Card, Core, Lease } from '../state.js';
 /** How long after its load a model with a queue is left on a thrashing card, in ms: loading is then at most the share of load and stay. 0: no longer than the minimum of its class. */
 export function dampedResidencyMs(core: Core, card: Card, lease: Lease): number {
   if (card.reloads.thrashingSinceUs === null || lease.state !== 'resident' || lease.queued === 0) return 0;
-  return lease.loadTookMs * (100 / core.options.limits.thrashDampedPercent - 1);
+  return lease.loadTookMs * timesAsLong(core);
+}
+
+/** So many times as long as loads take, something else goes on. 0: they may take all of the time. */
+export function timesAsLong(core: Core): number {
+  return 100 / core.options.limits.thrashDampedPercent - 1;
 }

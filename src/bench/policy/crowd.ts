@@ -5,7 +5,7 @@
  * share its load; so the order is not that of arrival any more.
  */
 import * as core from '../../../broker/core/index.js';
-import { classPolicies, defaultLimits } from '../../../protocol/index.js';
+import { classPolicies, defaultLimits, type Limits } from '../../../protocol/index.js';
 import { honest, noFaults } from '../../scenarios/world/faults.js';
 import type { Knobs, ModelKnobs } from '../../scenarios/world/knobs.js';
 import { secondsToUs } from '../../scenarios/world/scheduler.js';
@@ -16,6 +16,15 @@ import type { Trace } from './traces.js';
 const callMs = 1_000;
 const device = 'SIM-card-0';
 
+export interface Crowd {
+  readonly callers: number;
+  /** How many models a worker hosts. */
+  readonly modelsPerWorker: number;
+  /** Of the times that messages, spawns and readings take. */
+  readonly seed: number;
+  readonly limits?: Partial<Limits>;
+}
+
 export interface CrowdFigures {
   readonly reloadMs: number;
   /** From asking to the first token, in virtual milliseconds. */
@@ -23,11 +32,11 @@ export interface CrowdFigures {
 }
 
 /** Runs the whole trace on a virtual clock; throws when a call is not answered. */
-export function crowdReload(trace: Trace, callers: number): CrowdFigures {
+export function crowdReload(trace: Trace, crowd: Crowd): CrowdFigures {
   let reloadMs = 0;
   const waitsMs: number[] = [];
   const models = modelsOf(trace);
-  const world = new World(knobsOf(trace, models, callers), core, (_event, effects) => {
+  const world = new World(knobsOf(trace, models, crowd), core, (_event, effects) => {
     for (const effect of effects) if (effect.type === 'publish' && effect.name === 'loaded') reloadMs += Number(effect.data['loadMs']);
   });
   world.behaviourOfNext = () => honest;
@@ -50,7 +59,7 @@ export function crowdReload(trace: Trace, callers: number): CrowdFigures {
     });
   };
   world.addClient();
-  world.scheduler.after(secondsToUs(1), () => { for (let caller = 0; caller < callers; caller++) ask(); });
+  world.scheduler.after(secondsToUs(1), () => { for (let caller = 0; caller < crowd.callers; caller++) ask(); });
   world.runUntil(secondsToUs(3_600_000), () => answered === trace.calls.length);
   if (answered !== trace.calls.length) throw new Error(`${trace.calls.length - answered} calls were not answered`);
   return { reloadMs, waitsMs };
@@ -67,11 +76,11 @@ function modelsOf(trace: Trace): ModelKnobs[] {
 }
 
 /** The card holds what the trace's card holds, with the headroom that the broker adds to every lease. */
-function knobsOf(trace: Trace, models: readonly ModelKnobs[], callers: number): Knobs {
+function knobsOf(trace: Trace, models: readonly ModelKnobs[], { callers, modelsPerWorker, seed, limits = {} }: Crowd): Knobs {
   return {
-    seed: 1, models, clients: 1, holders: 0, arrivalMs: 1, zipf: 1, floodMs: 0, deadlineMs: [1, 1], limits: { ...defaultLimits, queuedRequestsPerCardMax: Math.max(callers, defaultLimits.queuedRequestsPerCardMax) },
+    seed, models, clients: 1, holders: 0, arrivalMs: 1, zipf: 1, floodMs: 0, deadlineMs: [1, 1], limits: { ...defaultLimits, queuedRequestsPerCardMax: Math.max(callers, defaultLimits.queuedRequestsPerCardMax), ...limits },
     cards: [{ device, totalBytes: Math.ceil(trace.cardBytes * 1.1), reserveBytes: 0, confirms: 'process', floorBytes: 0 }],
-    engines: [{ name: 'python', modelsPerWorker: trace.models.length, partial: false, profilesFreeMemory: false, floorBytes: 0, spawnMs: 500, memoryBytes: 0 }],
+    engines: [{ name: 'python', modelsPerWorker, partial: false, profilesFreeMemory: false, floorBytes: 0, spawnMs: 500, memoryBytes: 0 }],
     classPolicies, allowLedgerOnly: false, faults: noFaults, memory: null,
   };
 }

@@ -146,6 +146,58 @@ t.test('with thrashDampedPercent 100 it is named, and nothing is done', async (t
   t.match(only(pair.stage.ask(other, 'c', 12 * GiB, { ageMs: 2_000 }).effects, 'move'), { lease: pair.lease });
 });
 
+/** Two models have taken turns, the one that is there is used now and then, or in use; another loads beside it unless `loads` is false. */
+function besideLoad({ turns = 3, loads = true, percent = 20, inUse = 0 } = {}): { readonly stage: Stage; readonly lease: string; readonly loader: string; readonly loading: string } {
+  const pair = new Pair();
+  const { stage } = pair;
+  Object.assign(stage.core.options.limits, { thrashDampedPercent: percent });
+  for (let turn = 0; turn < turns; turn++) pair.turn();
+  for (let use = 0; use < 5; use++) {
+    stage.use(pair.worker, pair.lease, 1);
+    pair.pass(500);
+    stage.use(pair.worker, pair.lease, 0);
+    pair.pass(500);
+  }
+  stage.use(pair.worker, pair.lease, inUse);
+  const loader = stage.session('holder');
+  const loading = loads ? stage.granted(loader, 'd', 4 * GiB) : '';
+  if (loads) stage.begin(loader, loading);
+  return { stage, lease: pair.lease, loader, loading };
+}
+
+t.test('where models have come back, nobody is made to leave while others load before the wait is worth it', async (t) => {
+  for (const [inUse, fromMs, toMs] of [[0, 1_000, 8_000], [1, 16_000, 16_000]] as const) {
+    const { stage, lease } = besideLoad({ inUse });
+    const { effects } = stage.ask(stage.session('holder'), 'c', 12 * GiB);
+    t.strictSame(all(effects, 'move'), []);
+    const waits = all(effects, 'wait');
+    let waitedMs = 0;
+    let moves = all(effects, 'move');
+    for (; moves.length === 0 && waitedMs < 20_000; waitedMs += 500) {
+      const later = stage.pass(500);
+      waits.push(...all(later, 'wait'));
+      moves = all(later, 'move');
+    }
+    t.ok(waits.some(({ reason }) => reason.startsWith('what could make room is likely to be wanted again soon; it stays until the wait is worth its reload: ')));
+    t.match(moves, [{ lease, when: inUse > 0 ? 'drained' : 'now' }]);
+    t.ok(waitedMs >= fromMs && waitedMs <= toMs, `after ${waitedMs} ms: ${inUse > 0 ? 'four times the load of 4 s' : 'by then it is not likely any more'}`);
+  }
+});
+
+t.test('patience ends with the load that it waits for', async (t) => {
+  const { stage, lease, loader, loading } = besideLoad();
+  t.strictSame(all(stage.ask(stage.session('holder'), 'c', 12 * GiB).effects, 'move'), []);
+  t.match(only(stage.load(loader, loading, 4 * GiB), 'move'), { lease });
+});
+
+t.test('no patience is asked of a higher class, of one overdue, where nothing loads, where nothing came back, or with thrashDampedPercent 100', async (t) => {
+  const atOnce = [[{}, { class: 'interactive' }], [{ percent: 3, inUse: 1 }, { ageMs: 60_000, deadlineMs: 120_000 }], [{ loads: false }, {}], [{ turns: 2 }, {}], [{ percent: 100 }, {}]] as const;
+  for (const [setting, options] of atOnce) {
+    const { stage, lease } = besideLoad(setting);
+    t.match(only(stage.ask(stage.session('holder'), 'c', 12 * GiB, options).effects, 'move'), { lease }, JSON.stringify([setting, options]));
+  }
+});
+
 t.test('a snapshot remembers who takes turns', async (t) => {
   const pair = new Pair();
   for (let turn = 0; turn < 5; turn++) pair.turn();

@@ -32,10 +32,18 @@ export const thrashMutants: readonly Mutant[] = [
   },
   {
     name: 'undamped', about: 'what calls queue for on a thrashing card leaves as soon as on any other', file: 'thrash/damp.js',
-    from: 'return lease.loadTookMs * (100 / core.options.limits.thrashDampedPercent - 1);', to: 'return 0;',
+    from: 'return lease.loadTookMs * timesAsLong(core);', to: 'return 0;',
   },
   {
     name: 'damped-for-ever', about: 'damping keeps even those waiting who have waited as long as they may', file: 'eviction/spared.js', pinnedBy: 'thrash',
     from: 'return seeker.overdue === null && ', to: 'return ',
+  },
+  {
+    name: 'impatient', about: 'what is likely to be wanted again soon leaves at once, whatever loads beside it', file: 'thrash/patience.js', pinnedBy: 'thrash',
+    from: 'if (card.loading.size === 0', to: 'if (card.loading.size >= 0',
+  },
+  {
+    name: 'patient-for-ever', about: 'patience keeps even those waiting who have waited as long as they may', file: 'thrash/patience.js', pinnedBy: 'thrash',
+    from: ' || isOverdue(core, waiter))', to: ')',
   },
 ];
