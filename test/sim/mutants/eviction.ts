@@ -3,7 +3,7 @@ import type { Mutant } from './mutant.js';
 
 export const evictionMutants: readonly Mutant[] = [
   {
-    name: 'in-use-evicted', about: 'calls inside do not protect a model', file: 'eviction/plan.js',
+    name: 'in-use-evicted', about: 'calls inside do not protect a model', file: 'eviction/spared.js',
     from: 'return lease.inFlight + lease.queued > 0 || lease.busyUntilUs > core.attendedUs;', to: 'return false;',
   },
   {
