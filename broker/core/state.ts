@@ -395,8 +395,8 @@ export interface Model {
 
 export interface Backoff {
   failures: number;
-  /** The first of these failures, and the last. */
-  failingSinceUs: number;
+  /** The first of these failures that was its own, if any, and the last of them all. */
+  failingSinceUs: number | null;
   failedUs: number;
   untilUs: number;
   reason: string;

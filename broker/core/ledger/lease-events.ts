@@ -124,7 +124,7 @@ export function loadOverdue(core: Core, lease: Lease): void {
   const why = `loading ${lease.model} has not ended within ${msInWords(core.options.limits.loadTimeoutMs)}`;
   count(core, 'loadTimeouts');
   explain(core, { verdict: 'escalated', text: `${lease.model}: ${why}`, generation: lease.generation, model: lease.model, device: lease.device });
-  if (mustProcess(core, lease.generation).role === 'holder') failed(core, lease.model, lease.device, why, msSince(core, lease.grantedUs));
+  if (mustProcess(core, lease.generation).role === 'holder') failed(core, lease.model, lease.device, 'model', why, msSince(core, lease.grantedUs));
   endProcess(core, lease, 'load_timeout', why);
 }
 
@@ -338,7 +338,7 @@ function loadFailed(core: Core, lease: Lease, code: string, message: string): vo
       return;
     }
   }
-  failed(core, lease.model, lease.device, reason, msSince(core, lease.grantedUs));
+  failed(core, lease.model, lease.device, code === 'out_of_memory' ? 'anybody' : 'model', reason, msSince(core, lease.grantedUs));
 }
 
 /** A report about a lease that is no more, or never was. */

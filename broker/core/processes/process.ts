@@ -249,7 +249,7 @@ function removeProcess(core: Core, process: Process, ran: boolean): void {
   for (const id of [...process.leases]) {
     const lease = mustLease(core, id);
     // A crash inside a load counts against the model: it may be what crashed it (B79).
-    if (lease.state === 'loading') failed(core, lease.model, lease.device, 'its process ended during the load', msSince(core, lease.grantedUs));
+    if (lease.state === 'loading') failed(core, lease.model, lease.device, 'anybody', 'its process ended during the load', msSince(core, lease.grantedUs));
   }
   for (const card of core.cards.values()) {
     const seat = card.seats.get(process.generation);
@@ -323,7 +323,7 @@ export function failJoined(core: Core, process: Process, reason: string): void {
   for (const key of [...process.joined]) {
     const waiter = core.waiters.get(key);
     if (waiter === undefined) continue;
-    if (!models.has(waiter.model)) for (const device of process.devices) failed(core, waiter.model, device, reason, msSince(core, process.startedUs));
+    if (!models.has(waiter.model)) for (const device of process.devices) failed(core, waiter.model, device, 'anybody', reason, msSince(core, process.startedUs));
     models.add(waiter.model);
     denyJoined(core, waiter, process, reason);
   }

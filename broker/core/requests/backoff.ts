@@ -5,6 +5,10 @@ import { count, listed, publish, secondsInWords } from '../report.js';
 import type { Backoff, Core } from '../state.js';
 
 const backoffsMax = 16_384;
+/** Why a load failed: by what the engine says of the model, or by what others may have caused: an end of its process, or of the card's memory. */
+export type FailureOf = 'model' | 'anybody';
+/** What others may have caused is the model's own when it comes so many times in a row. */
+const blamedFrom = 3;
 
 /** The failure that still forbids an attempt, or null. */
 export function backingOff(core: Core, model: string, device: string): Backoff | null {
@@ -13,13 +17,13 @@ export function backingOff(core: Core, model: string, device: string): Backoff |
 }
 
 /**
- * Since when it has failed there without a success between; null: it has not, or
+ * Since when it has failed there, for a reason of its own, without a success between; null: it has not, or
  * its last failure is so long ago that it is forgotten. Until then it evicts no
  * model that has been used since: the room for its first try came from them (ADR 0046).
  */
 export function failingSinceUs(core: Core, model: string, device: string): number | null {
   const backoff = core.backoffs.get(backoffKey(model, device));
-  return backoff === undefined || backoff.failures === 0 || isForgotten(core, backoff) ? null : backoff.failingSinceUs;
+  return backoff === undefined || isForgotten(core, backoff) ? null : backoff.failingSinceUs;
 }
 
 /** What a request is told that would find room only where models have been used since its own first failed. */
@@ -36,11 +40,11 @@ export function sparedRefusal(core: Core, model: string, device: string, spared:
  * An attempt failed. The first pause is never shorter than what the attempt
  * cost the card, so that a load which fails slowly cannot keep it busy.
  */
-export function failed(core: Core, model: string, device: string, reason: string, costMs: number): void {
+export function failed(core: Core, model: string, device: string, of: FailureOf, reason: string, costMs: number): void {
   const backoff = entry(core, model, device);
-  if (isForgotten(core, backoff)) backoff.failures = 0;
-  if (backoff.failures === 0) backoff.failingSinceUs = core.attendedUs;
+  if (isForgotten(core, backoff)) Object.assign(backoff, { failures: 0, failingSinceUs: null });
   backoff.failures++;
+  if (of === 'model' || backoff.failures >= blamedFrom) backoff.failingSinceUs ??= core.attendedUs;
   backoff.failedUs = core.attendedUs;
   backoff.reason = reason;
   const { backoffFirstMs, backoffLastMs } = core.options.limits;
@@ -91,7 +95,7 @@ function entry(core: Core, model: string, device: string): Backoff {
     const oldest = core.backoffs.keys().next();
     if (oldest.done !== true) core.backoffs.delete(oldest.value);
   }
-  const backoff: Backoff = { failures: 0, failingSinceUs: 0, failedUs: 0, untilUs: 0, reason: '', retried: false };
+  const backoff: Backoff = { failures: 0, failingSinceUs: null, failedUs: 0, untilUs: 0, reason: '', retried: false };
   core.backoffs.set(key, backoff);
   return backoff;
 }

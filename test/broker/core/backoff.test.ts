@@ -33,6 +33,32 @@ t.test('B79: a load that always fails after 20 s is tried at most eight times in
   test.end();
 });
 
+t.test('B79: a process that ends in the middle of a load is held against its model from the third in a row', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const neighbour = stage.worker();
+  const moves: number[] = [];
+  for (let attempt = 0; attempt < 4; attempt++) {
+    stage.sample();
+    stage.resident(neighbour, 'n', 16 * GiB);
+    stage.pass(400_000);
+    const worker = stage.worker();
+    stage.sample();
+    const { effects } = stage.ask(worker, 'm', 12 * GiB);
+    moves.push(all(effects, 'move').length);
+    for (const move of all(effects, 'move')) stage.obey(move);
+    stage.sample();
+    const grant = all(stage.effects, 'grant').at(-1);
+    if (attempt === 3) break;
+    test.ok(grant !== undefined && grant.generation === worker, 'it got the room of its neighbour');
+    stage.begin(worker, grant!.lease);
+    stage.exit(worker);
+    stage.sample();
+  }
+  test.strictSame(moves, [1, 1, 1, 0]);
+  test.end();
+});
+
 t.test('B79: spawns that fail back off too, and a success forgets', (test) => {
   const stage = new Stage();
   stage.card();

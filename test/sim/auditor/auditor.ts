@@ -55,7 +55,7 @@ export class Auditor {
       followMemoryEffect(check, effect);
       followThrash(check, effect);
     }
-    for (const key of check.spawnFailures) noteFailure(this.book, this.book.loadBackOffs, key);
+    for (const key of check.spawnFailures) noteFailure(this.book, this.book.loadBackOffs, key, 'anybody');
     checkOpenRequests(check);
     if (event.type === 'ticked') {
       checkGivenUp(check);

@@ -24,7 +24,7 @@ export interface BookOptions {
 /** Failures of one model or engine in a row, and until when the next attempt must wait. */
 export interface BackOff {
   failures: number;
-  failingSinceUs: number;
+  failingSinceUs: number | null;
   failedUs: number;
   untilUs: number;
 }

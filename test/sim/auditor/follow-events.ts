@@ -192,13 +192,14 @@ function noteLeastFloor(book: Book, process: AuditedProcess, bytes: number): voi
   }
 }
 
-/** Each failure in a row doubles the pause, from the first up to the last. */
-export function noteFailure(book: Book, backOffs: Book['loadBackOffs'], key: string): void {
+/** Each failure in a row doubles the pause, from the first up to the last. What others may have caused is the model's own from the third in a row. */
+export function noteFailure(book: Book, backOffs: Book['loadBackOffs'], key: string, of: 'model' | 'anybody'): void {
   const { backoffFirstMs, backoffLastMs } = book.options.limits;
-  const backOff = backOffs.get(key) ?? { failures: 0, failingSinceUs: book.nowUs, failedUs: book.nowUs, untilUs: 0 };
-  if (book.nowUs - backOff.failedUs >= book.options.limits.failedLoadSparesMs * 1_000) backOff.failingSinceUs = book.nowUs;
+  const backOff = backOffs.get(key) ?? { failures: 0, failingSinceUs: null, failedUs: book.nowUs, untilUs: 0 };
+  if (book.nowUs - backOff.failedUs >= book.options.limits.failedLoadSparesMs * 1_000) Object.assign(backOff, { failures: 0, failingSinceUs: null });
   backOff.failedUs = book.nowUs;
   backOff.failures++;
+  if (of === 'model' || backOff.failures >= 3) backOff.failingSinceUs ??= book.nowUs;
   backOff.untilUs = book.nowUs + Math.min(backoffLastMs, backoffFirstMs * 2 ** (backOff.failures - 1)) * 1_000;
   backOffs.set(key, backOff);
 }
@@ -209,7 +210,7 @@ function noteLoadFailure(book: Book, lease: AuditedLease, code: string): void {
   const process = book.process(lease.generation);
   if (process !== null) process.remeasureSinceUs = book.clock.mostUs;
   if (code === 'out_of_memory' && !book.oomRetries.has(key)) book.oomRetries.add(key);
-  else noteFailure(book, book.loadBackOffs, key);
+  else noteFailure(book, book.loadBackOffs, key, code === 'out_of_memory' ? 'anybody' : 'model');
 }
 
 function leftBehindBytes(lease: AuditedLease): number {
@@ -222,7 +223,7 @@ function processGone(book: Book, process: AuditedProcess): void {
   const devices = [...process.devices, ...book.leasesOf(process.generation).map((lease) => lease.device)];
   process.freeByExit = devices.some((device) => book.isLedgerOnly(device));
   if (process.closes.length > 0) book.lastReturnUs = book.nowUs;
-  for (const lease of book.leasesOf(process.generation)) if (lease.stage === 'loading' && !lease.isQuarantined) noteFailure(book, book.loadBackOffs, `${lease.device} ${lease.model}`);
+  for (const lease of book.leasesOf(process.generation)) if (lease.stage === 'loading' && !lease.isQuarantined) noteFailure(book, book.loadBackOffs, `${lease.device} ${lease.model}`, 'anybody');
   for (const lease of book.leasesOf(process.generation)) book.closeLease(lease, leftBehindBytes(lease));
   for (const device of process.devices) book.depart(device, process.generation, process.readyAtUs > process.startedAtUs ? floorOn(process, device) : 0, null);
   book.voidRequests(process.generation);

@@ -109,7 +109,7 @@ function checkResidency(check: Check, name: string, request: AuditedRequest, lea
 function checkSpared(check: Check, name: string, request: AuditedRequest, lease: AuditedLease): void {
   const { book, event } = check;
   const backOff = book.loadBackOffs.get(`${request.device ?? ''} ${request.model}`);
-  if (backOff === undefined || event.atUs - backOff.failedUs >= book.options.limits.failedLoadSparesMs * 1_000) return;
+  if (backOff === undefined || backOff.failingSinceUs === null || event.atUs - backOff.failedUs >= book.options.limits.failedLoadSparesMs * 1_000) return;
   const usedUs = Math.max(lease.usedAtUs, lease.grantedAtUs);
   if (usedUs > backOff.failingSinceUs) check.broken('victim-spared', `${name}: used at ${usedUs}, wanted by ${request.model}, which has failed since ${backOff.failingSinceUs}`);
 }
