@@ -31,7 +31,7 @@ const orphansMs = 40_000;
 const orphansPauseMs = 200;
 
 /** A simulated card as who plays with it sees it: strangers come and go there by his hand. */
-export type SimulatedCardInHand = Pick<SimulatedCard, 'description' | 'usedBytes' | 'setForeign'>;
+export type SimulatedCardInHand = Pick<SimulatedCard, 'description' | 'usedBytes' | 'setForeign' | 'setFault'>;
 
 export interface Owning {
   readonly expectedWorkers: number;

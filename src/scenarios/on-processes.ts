@@ -24,9 +24,7 @@ const answerTokens = 8;
 /** Beyond the pids of any Linux: nobody of ours. */
 const strangerPid = 2 ** 22 + 1;
 /** Faults that cannot be had of a real machine on demand. */
-const clockAlone: readonly FaultAct['kind'][] = ['probe', 'lose', 'suspend'];
-/** Lies that a simulated worker knows how to tell. */
-const told: readonly LieName[] = ['freesNothing', 'freesLess', 'takesMore', 'ignoresSigterm'];
+const clockAlone: readonly FaultAct['kind'][] = ['suspend'];
 
 export interface ProcessesOptions {
   /** All times of the scenario are divided by it. */
@@ -135,7 +133,11 @@ class ProcessesMachine implements Machine {
         return;
       }
       case 'probe':
+        this.blind(act, act.how === 'hangs' ? { reading: 'timed_out', reason: 'no answer' } : { reading: 'failed', reason: 'exit code 9' });
+        return;
       case 'lose':
+        this.blind(act, { reading: 'unknown', reason: 'it has fallen off the bus', lost: true });
+        return;
       case 'suspend':
         throw new RangeError(`${act.kind} needs the clock`);
     }
@@ -155,6 +157,13 @@ class ProcessesMachine implements Machine {
       const model = typeof data['model'] === 'string' ? { model: this.nameOf(data['model']) } : {};
       this.recorder.heard({ name, atMs: ((atUs - bootUs) / 1_000) * this.speed, data: { ...data, ...model } });
     }
+  }
+
+  /** The card tells nothing for so long, or is gone. */
+  private blind({ device, forMs }: { readonly device: number; readonly forMs: number }, fault: Parameters<SimulatedCardInHand['setFault']>[0]): void {
+    const card = this.setup.cards[device];
+    card?.setFault(fault);
+    this.after(forMs, () => { card?.setFault(null); });
   }
 
   private named(ledger: LedgerState): LedgerState {
@@ -204,9 +213,7 @@ function refuseWhatNeedsTheClock(scenario: Scenario, engines: boolean): void {
       if (clockAlone.includes(fault.act.kind)) refuse(field, `${fault.act.kind} can be played on the clock alone; leave --on out`);
       continue;
     }
-    const unknown = Object.keys(fault.lies).find((name) => !told.includes(name as LieName));
-    if (engines) refuse(field, 'an engine does not lie on demand; play it with --on processes');
-    if (unknown !== undefined) refuse(field, `${unknown} can be played on the clock alone; leave --on out`);
+    if (engines && Object.keys(fault.lies).length > 0) refuse(field, 'an engine does not lie on demand; play it with --on processes');
   }
   for (const [name, { source }] of Object.entries(scenario.models)) if (engines && source === null) refuse(`models.${name}`, 'source is missing: what the engine is to load');
 }
@@ -246,7 +253,13 @@ function simulatedModel(name: string, model: ScenarioModel, speed: number, lies:
     overAllocateBytes: draws.chance(lies.takesMore ?? 0) ? Math.floor(model.weightsBytes * 0.3) : 0,
     unloadKeepsFraction: draws.chance(lies.freesNothing ?? 0) ? 1 : draws.chance(lies.freesLess ?? 0) ? 0.6 : 0,
     ...(model.shares.length === 1 ? {} : { tensorSplit: model.shares.join(',') }),
-    faults: model.loadFails === 0 ? [] : [{ at: 'load', how: 'throw', times: Math.max(1, Math.round(model.loadFails * 3)) }],
+    failKeepsFraction: draws.chance(lies.leaksOnFailure ?? 0) ? 0.7 : 0,
+    freesLateMs: draws.chance(lies.acknowledgesEarly ?? 0) ? draws.int(50, 3_000) / speed : 0,
+    answersLateMs: draws.chance(lies.answersLate ?? 0) ? draws.int(100, 8_000) / speed : 0,
+    faults: [
+      ...(model.loadFails === 0 ? [] : [{ at: 'load', how: 'throw', times: Math.max(1, Math.round(model.loadFails * 3)) }]),
+      ...(draws.chance(lies.ignores ?? 0) ? [{ at: 'park', how: 'hang' }, { at: 'unload', how: 'hang' }] : []),
+    ],
   };
   return {
     engine: model.engine, source: `sim:${JSON.stringify(script)}`, contextTokens, cards: model.shares.length, parallel: model.parallel, class: model.class,
@@ -257,7 +270,7 @@ function simulatedModel(name: string, model: ScenarioModel, speed: number, lies:
 function engineOptions(name: string, engine: ScenarioEngine, speed: number, lies: Partial<Record<LieName, number>>, draws: Prng): EngineOptions {
   const script = {
     name, startMs: engine.spawnMs / speed, floorBytes: engine.floorBytes, partial: engine.partial, profilesFreeMemory: engine.profilesFreeMemory,
-    ignoreSigterm: draws.chance(lies.ignoresSigterm ?? 0),
+    ignoreSigterm: draws.chance(lies.ignoresSigterm ?? 0), answersTwice: draws.chance(lies.answersTwice ?? 0), answersWrong: draws.chance(lies.answersWrong ?? 0),
   };
   return {
     name, modelsPerWorker: engine.modelsPerWorker, command: process.execPath, args: [packagePath('dist', 'workers', 'simulated', 'main.js')], env: { LEASEHOLD_SIMULATED: JSON.stringify(script) },

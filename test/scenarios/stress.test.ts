@@ -156,10 +156,9 @@ t.test('a picture that cannot be written is refused before anything is played', 
 
 t.test('what only the clock can play is refused before a process is started', async (t) => {
   const signal = new AbortController().signal;
-  const lying = await readScenario('liar');
-  await t.rejects(playOnProcesses(lying, { speed: 10, engines: false, signal }), { code: 'input_invalid', message: /clock alone/ });
-  await t.rejects(playOnProcesses(await readScenario('blackout'), { speed: 10, engines: false, signal }), { code: 'input_invalid', message: /probe can be played on the clock alone/ });
-  await t.rejects(playOnProcesses(await readScenario('gang'), { speed: 10, engines: false, signal }), { code: 'input_invalid', message: /lose can be played on the clock alone/ });
+  await t.rejects(playOnProcesses(await readScenario('blackout'), { speed: 10, engines: false, signal }), { code: 'input_invalid', message: /suspend can be played on the clock alone/ });
+  const lying = await readScenario(fileOf('lying.yaml', `${small.replace('load:', 'source: tiny-facts, load:')}\nfaults:\n  - { lies: { freesNothing: 1 } }\n`));
+  await t.rejects(playOnProcesses(lying, { speed: 10, engines: true, signal }), { code: 'input_invalid', message: /an engine does not lie on demand/ });
   await t.rejects(playOnProcesses(await readScenario('stampede'), { speed: 10, engines: true, signal }), { code: 'input_invalid', message: /source is missing/ });
 });
 

@@ -10,9 +10,10 @@ import { readEnvironment } from './environment.js';
  * Runs `engine` as a worker of the broker that started this process; resolves
  * when the broker has accepted it. Ends the process, with one of
  * `workerExitCodes`; with all its children when the broker is gone and no
- * other came within the grace.
+ * other came within the grace. `wire` stands between it and the broker, on
+ * every connection: for those that try brokers out.
  */
-export async function runWorker(engine: Engine): Promise<void> {
+export async function runWorker(engine: Engine, wire: (stream: ByteStream) => ByteStream = (stream) => stream): Promise<void> {
   // Before anything else: a signal during the start must already find its handler (B86).
   const end = new Ending();
   process.on('SIGTERM', () => { end.gracefully(null, 'SIGTERM'); });
@@ -24,7 +25,7 @@ export async function runWorker(engine: Engine): Promise<void> {
   try {
     const environment = readEnvironment(process.env);
     end.graceMs = environment.limits.terminateGraceMs;
-    const dial = (): Promise<ByteStream> => connect({ path: environment.socketPath, timeoutMs: environment.limits.helloTimeoutMs });
+    const dial = async (): Promise<ByteStream> => wire(await connect({ path: environment.socketPath, timeoutMs: environment.limits.helloTimeoutMs }));
     end.attached(await attachWorker({
       engine, environment, stream: await dial(), dial,
       onShutdown: (graceMs, reason) => { end.gracefully(graceMs, reason); },

@@ -87,7 +87,7 @@ export class SimulatedModel implements LoadedModel {
       await this.#take(this.#script.computeBytes);
       if (at === 'load' && this.#script.overAllocateBytes > 0) await this.#parts.take(this.#script.overAllocateBytes);
     } catch (error) {
-      await this.#free();
+      await this.#free(this.#script.failKeepsFraction);
       if (at === 'load') await this.#freeMemory();
       throw error;
     } finally {
@@ -165,7 +165,8 @@ export class SimulatedModel implements LoadedModel {
       await this.#parts.faults.strike('park');
       if (this.#hostBytes === 0) await this.#makeCopy();
       await pause(this.#script.parkMs);
-      await this.#free(this.#script.parkKeepsFraction);
+      await this.#moveOff(this.#script.parkKeepsFraction);
+      await pause(this.#script.answersLateMs);
     };
   }
 
@@ -198,9 +199,10 @@ export class SimulatedModel implements LoadedModel {
   async unload(): Promise<void> {
     await this.#parts.faults.strike('unload');
     await pause(this.#script.unloadMs);
-    await this.#free(this.#script.unloadKeepsFraction);
+    await this.#moveOff(this.#script.unloadKeepsFraction);
     await this.#freeMemory();
     await this.#parts.onUnloaded();
+    await pause(this.#script.answersLateMs);
   }
 
   async #takePeak(): Promise<CardAllocation | null> {
@@ -215,14 +217,30 @@ export class SimulatedModel implements LoadedModel {
     this.#takenBytes += bytes;
   }
 
+  /** As told to: at once, or later than it says. */
+  async #moveOff(keepsFraction: number): Promise<void> {
+    const { freesLateMs } = this.#script;
+    const free = this.#letGo(keepsFraction);
+    if (freesLateMs === 0) await free();
+    // A card that is gone by then has nothing to give back.
+    else setTimeout(() => { free().catch((error: unknown) => { this.#parts.log(`freed too late: ${String(error)}`); }); }, freesLateMs);
+  }
+
   /** Gives the card bytes back, save a part that is kept and denied. */
-  async #free(keepsFraction = 0): Promise<void> {
+  #free(keepsFraction = 0): Promise<void> {
+    return this.#letGo(keepsFraction)();
+  }
+
+  /** What it has there counts as given back from now on; how to do it. */
+  #letGo(keepsFraction: number): () => Promise<void> {
     const keptBytes = Math.floor(this.#takenBytes * keepsFraction);
     const taken = this.#taken;
     this.#taken = [];
     this.#takenBytes = 0;
-    for (const allocation of taken) await allocation.free();
-    if (keptBytes > 0) await this.#parts.take(keptBytes);
+    return async () => {
+      for (const allocation of taken) await allocation.free();
+      if (keptBytes > 0) await this.#parts.take(keptBytes);
+    };
   }
 }
 

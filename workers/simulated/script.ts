@@ -80,6 +80,12 @@ export interface ModelScript {
   /** Parts, 0 to 1, that stay on the card although a move claims success. */
   readonly parkKeepsFraction: number;
   readonly unloadKeepsFraction: number;
+  /** Part, 0 to 1, of what a load had taken that stays on the card when the load fails. */
+  readonly failKeepsFraction: number;
+  /** What a move frees comes free so long after it has claimed success. */
+  readonly freesLateMs: number;
+  /** A move that is over claims success only so long afterwards. */
+  readonly answersLateMs: number;
   /** Part, 0 to 1, of what is asked that a partial move frees; honestly told. */
   readonly partFreesFraction: number;
   readonly faults: readonly Fault[];
@@ -91,7 +97,7 @@ export const modelDefaults: ModelScript = {
   weightsBytes: 4 * mebibyte, computeBytes: 0, contextBytesPerToken: 256, loadPeakBytes: 0, actualWeightsBytes: null, actualContextBytesPerToken: null,
   overAllocateBytes: 0, sizeUnknown: false, estimateMs: 0, loadMs: 0, loadSteps: 10, loadIgnoresAbort: false, prefillMs: 0, prefillLogLines: 0, tokensPerSecond: 0, text: null, textTimes: 1,
   thought: '', tokenCharacters: 4, embeddingDimensions: 16, tensorSplit: null, parkable: false, keepsCopy: true, copyIsFixed: false, hostBytes: 0, hostPeakBytes: 0, parkPeakBytes: null, partial: false, parkMs: 0, resumeMs: 0, unloadMs: 0,
-  parkKeepsFraction: 0, unloadKeepsFraction: 0, partFreesFraction: 1, faults: [],
+  parkKeepsFraction: 0, unloadKeepsFraction: 0, failKeepsFraction: 0, freesLateMs: 0, answersLateMs: 0, partFreesFraction: 1, faults: [],
 };
 
 export interface ProcessScript {
@@ -110,6 +116,10 @@ export interface ProcessScript {
   /** The engine can free part of a model; a model's own `partial` says whether that one can. */
   readonly partial: boolean;
   readonly ignoreSigterm: boolean;
+  /** Says each answer to a move twice. */
+  readonly answersTwice: boolean;
+  /** Answers with it what it was not asked, and gives back a lease that it has not. */
+  readonly answersWrong: boolean;
   readonly grandchildren: number;
   /** Grandchildren leave the process group. */
   readonly grandchildrenDetached: boolean;
@@ -122,7 +132,7 @@ export interface ProcessScript {
 }
 
 export const processDefaults: ProcessScript = {
-  name: 'simulated', startMs: 0, floorBytes: null, residualBytes: 0, growthBytes: 0, growthGivenBack: true, profilesFreeMemory: false, partial: false, ignoreSigterm: false, grandchildren: 0, grandchildrenDetached: false,
+  name: 'simulated', startMs: 0, floorBytes: null, residualBytes: 0, growthBytes: 0, growthGivenBack: true, profilesFreeMemory: false, partial: false, ignoreSigterm: false, answersTwice: false, answersWrong: false, grandchildren: 0, grandchildrenDetached: false,
   outputBytes: 0, outputLineBytes: 4_096, logLines: 0, faults: [],
 };
 
