@@ -2,6 +2,7 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import t from 'tap';
 import { LeaseholdError } from '../../protocol/index.js';
+import { readSafetensorsIndex } from '../../src/models/formats/safetensors-index.js';
 import { bytesSource, withFile, type ByteSource } from '../../src/models/formats/source.js';
 import { createReading } from '../../src/models/reading/reading.js';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -41,6 +42,13 @@ t.test('an index of 1,000 files and 300,000 tensors is read while the loop goes 
   t.comment(`${(bytes.length / 1e6).toFixed(1)} MB in ${tookMs.toFixed(0)} ms; loop delay p50 ${(delay.percentile(50) / 1e6).toFixed(1)} ms, most ${(delay.max / 1e6).toFixed(1)} ms; ${grownMiB.toFixed(0)} MiB more`);
   t.ok(tookMs < 10_000, 'in seconds, though the machine is busy');
   t.ok(grownMiB < 300);
+  const peakMiB = process.resourceUsage().maxRSS / 1024 - before / 1024 / 1024;
+  t.ok(peakMiB < 300, `at no moment, either: ${peakMiB.toFixed(0)} MiB`);
+  t.ok(delay.percentile(50) < 20e6 && delay.mean < 20e6, 'the loop turns all the while');
+  const directMs = performance.now();
+  readSafetensorsIndex(bytes, 'index');
+  const blockedMs = performance.now() - directMs;
+  t.ok(delay.max / 1e6 < Math.max(20, blockedMs / 2), `never for as long as it would if it read that itself: ${(delay.max / 1e6).toFixed(1)} ms, ${blockedMs.toFixed(0)} ms`);
 });
 
 t.test('all formats come back as they were read', async (t) => {

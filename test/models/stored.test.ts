@@ -1,5 +1,7 @@
 // What the store remembers of a model: nobody edits it, swaps it or leads it elsewhere and has it believed.
-import { copyFileSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import fs from 'node:fs/promises';
+import { syncBuiltinESMExports } from 'node:module';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { LeaseholdError, defaultLimits } from '../../protocol/index.js';
@@ -142,4 +144,32 @@ t.test('a manifest from before there were seals says to pull again, and that cos
   t.match(await here.models.find('o/m'), { missing: null });
   mkdirSync(join(here.root, 'llm_generated_profiles', 'not-an-id'));
   t.equal((await here.models.list()).length, 1);
+});
+
+t.test('R179: a file system on which a name is made twice, or a rename does not replace, is refused before anything is asked for or left there', async (t) => {
+  const whole = { open: fs.open, rename: fs.rename, writeFile: fs.writeFile };
+  const restore = (): void => {
+    Object.assign(fs, whole);
+    syncBuiltinESMExports();
+  };
+  t.teardown(restore);
+  const isProbe = (path: unknown): boolean => String(path).includes('.probe-');
+  const kinds: readonly (readonly [string, Partial<typeof whole>, RegExp])[] = [
+    ['as some network file systems do', { open: ((path, flags, mode) => whole.open(path, flags === 'wx' && isProbe(path) ? 'w' : flags, mode)) as typeof whole.open }, /makes a file that exists already/],
+    ['a rename that does nothing', { rename: async () => undefined }, /does not replace a file by renaming another/],
+    ['a rename that copies', { rename: async (from, to) => { await fs.copyFile(from, to); } }, /leaves a file under the name that it had before/],
+    ['a rename that never replaces', { rename: async () => { throw Object.assign(new Error('EEXIST: file already exists'), { code: 'EEXIST' }); } }, /EEXIST/],
+    ['no exclusive creation', { writeFile: (async () => { throw Object.assign(new Error('ENOTSUP: operation not supported'), { code: 'ENOTSUP' }); }) as typeof whole.writeFile }, /ENOTSUP/],
+  ];
+  for (const [what, stubs, message] of kinds) {
+    const here = await scene(t);
+    here.hub.publish('o/m', oneFile().files);
+    Object.assign(fs, stubs);
+    syncBuiltinESMExports();
+    t.match(await here.refused('o/m'), { code: 'store_unusable', message, help: /local file system/ }, what);
+    restore();
+    t.strictSame([here.fetched(), readdirSync(here.root)], [[], []], what);
+    t.match(await here.pull('o/m'), { downloaded: true }, 'on a whole one it is staged');
+    t.notOk(readdirSync(here.root).some((name) => name.startsWith('.probe')), 'no trace of the probe');
+  }
 });

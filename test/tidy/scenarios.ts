@@ -23,7 +23,7 @@ export const scenarios: readonly string[] = [
   // Hub download, staging, verification
   'B142', 'B143', 'B145', 'B146', 'B148', 'B149', 'B151', 'B152', 'B154', 'B155', 'B157', 'B206', 'B208', 'B209',
   // Profiles and the store
-  'R127', 'R143', 'R151', 'R153', 'R154', 'R155', 'R156', 'R158', 'R159', 'R171', 'R173', 'R180', 'R246', 'R280',
+  'R127', 'R143', 'R151', 'R153', 'R154', 'R155', 'R156', 'R158', 'R159', 'R171', 'R173', 'R179', 'R180', 'R246', 'R280',
   // Victims, honest bytes, reconciliation, records
   'R36', 'R37', 'R40', 'R43', 'R44', 'R46', 'R47', 'R48', 'R49', 'R50', 'R52', 'R54', 'R55', 'R56',
   // Acceptance

@@ -1,6 +1,5 @@
 /** What is staged on this machine: found, listed, checked and removed, without a network. */
-import { randomBytes } from 'node:crypto';
-import { mkdir, open, readdir, rename, rm } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { LeaseholdError } from '../../../protocol/index.js';
@@ -10,6 +9,7 @@ import { readProfileManifest, readUnsealedProfile } from '../profile/read.js';
 import { generatedIdShape, type Profile, type ProfileManifest } from '../profile/profile.js';
 import { pullAgain, readSealed, sealed } from '../profile/seal.js';
 import { isCommit, referenceText, type HubReference } from '../reference.js';
+import { requireFileSystem } from './file-system.js';
 import { codeOf, isFolderWithin, makeFolder, plainFileBytes, readTextIfThere, unusable, writeJsonDurably } from './files.js';
 import { Layout, type Snapshot } from './layout.js';
 import { readMarker, type Marker, type StagedFile } from './marker.js';
@@ -40,21 +40,9 @@ export class ModelStore {
     this.policy = policy;
   }
 
-  /** Makes the root and tries what staging rests on. Rejects with `store_unusable` where names can be made twice or not replaced. */
-  async prepare(): Promise<void> {
-    const { root } = this.layout;
-    const fault = (reason: string, cause?: unknown): LeaseholdError => new LeaseholdError('store_unusable', { path: root, reason }, cause === undefined ? {} : { cause });
-    const probe = join(root, `.probe-${String(process.pid)}-${randomBytes(6).toString('hex')}`);
-    try {
-      await mkdir(root, { recursive: true });
-      await (await open(probe, 'wx')).close();
-      const second = await open(probe, 'wx').then(async (file) => { await file.close(); return true; }, (error: unknown) => { if (codeOf(error) === 'EEXIST') return false; throw error; });
-      await rename(probe, `${probe}.renamed`);
-      await rm(`${probe}.renamed`);
-      if (second) throw fault('its file system makes a file that exists already');
-    } catch (error) {
-      throw error instanceof LeaseholdError ? error : fault((error as Error).message, error);
-    }
+  /** Makes the root. Rejects with `store_unusable` where names can be made twice or not replaced. */
+  prepare(): Promise<void> {
+    return requireFileSystem(this.layout.root);
   }
 
   /** The folder of a snapshot, made, and no link on the way. */
