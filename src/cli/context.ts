@@ -61,6 +61,8 @@ export interface OpenOptions {
 export interface Opened {
   readonly orchestrator: Orchestrator;
   readonly config: LoadedConfig;
+  /** Why models of the configuration cannot be had, by name; the others are served. */
+  readonly unusable: ReadonlyMap<string, LeaseholdError>;
 }
 
 /** Reads the configuration and opens an orchestrator. Where none runs and one is needed, the error says how to start one. */
@@ -71,9 +73,12 @@ export async function openOrchestrator(context: CommandContext, request: OpenOpt
   const wantsLog = request.logs === true || config.log.file !== null || flags.logLevel !== undefined;
   const log = wantsLog ? await openLog(context, config.log) : null;
   const adjust = request.adjust ?? ((given) => given);
-  const options = adjust({ ...config.options, broker, ...(log === null ? {} : { log }) });
+  const found = new Map<string, LeaseholdError>();
+  const options = adjust({ ...config.options, broker, onUnusable: (model, why) => { found.set(model, why); }, ...(log === null ? {} : { log }) });
   try {
-    return { orchestrator: await context.createOrchestrator(options), config };
+    const orchestrator = await context.createOrchestrator(options);
+    const unusable = [...found].map(([model, why]) => [model, config.atItsPlace(why)] as const);
+    return { orchestrator, config, unusable: new Map(unusable) };
   } catch (error) {
     throw error instanceof LeaseholdError ? await asTold(error, broker, config) : error;
   }
@@ -172,6 +177,9 @@ export async function withOrchestrator<T>(context: CommandContext, request: Open
   const opened = await openOrchestrator(context, request);
   try {
     return await use(opened);
+  } catch (error) {
+    // One of those that cannot be had was asked for: its place in the file is part of what to do.
+    throw error instanceof LeaseholdError && error.code === 'model_invalid' ? opened.config.atItsPlace(error) : error;
   } finally {
     await opened.orchestrator.close();
   }

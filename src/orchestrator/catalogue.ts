@@ -23,15 +23,43 @@ export interface Served {
   readonly preload: boolean;
 }
 
+/** What is done about models that cannot be had: told, and the others are served. */
+export interface Unusable {
+  readonly tell: (model: string, why: LeaseholdError) => void;
+  /** Those that were not pulled, by name. */
+  readonly unstaged: ReadonlyMap<string, LeaseholdError>;
+}
+
 export class Catalogue {
   readonly #byName = new Map<string, Served>();
   readonly #models: Served[] = [];
+  /** By name and alias, those that could not be had: tried again when they are asked for. */
+  readonly #missing = new Map<string, () => Served>();
 
-  /** Names and aliases must be unique; throws `config_invalid` naming the clash. */
-  constructor(models: Readonly<Record<string, ModelOptions>>) {
-    for (const [name, options] of Object.entries(models)) this.#add(serve(name, options));
+  /** Names and aliases must be unique; throws `config_invalid` naming the clash, and, without `unusable`, `model_invalid` for a file that is not there. */
+  constructor(models: Readonly<Record<string, ModelOptions>>, unusable: Unusable | null = null) {
+    for (const [name, options] of Object.entries(models)) {
+      const unstaged = unusable?.unstaged.get(name);
+      const find = (): Served => {
+        if (unstaged !== undefined) throw unstaged;
+        return serve(name, options);
+      };
+      if (unusable === null) this.#add(find());
+      else this.#addOrTell(name, options.aliases ?? [], find, unusable);
+    }
     for (const name of Object.keys(tinyModels)) {
-      if (!this.#byName.has(name)) this.#add(serve(name, { source: name }));
+      if (!this.#byName.has(name) && !this.#missing.has(name)) this.#add(serve(name, { source: name }));
+    }
+  }
+
+  #addOrTell(name: string, aliases: readonly string[], find: () => Served, { tell }: Unusable): void {
+    try {
+      this.#add(find());
+    } catch (error) {
+      const why = LeaseholdError.from(error);
+      if (why.code === 'config_invalid' || why.code === 'bytes_invalid') throw why;
+      for (const called of [name, ...aliases]) this.#missing.set(called, find);
+      tell(name, why);
     }
   }
 
@@ -44,8 +72,13 @@ export class Catalogue {
     return this.#models;
   }
 
-  /** By name or alias; throws `model_unknown` listing what is known. */
+  /** By name or alias; throws `model_unknown` listing what is known, or why it could and still can not be had. */
   find(name: string): Served {
+    const missing = this.#missing.get(name);
+    if (missing !== undefined && !this.#byName.has(name)) {
+      this.#add(missing());
+      for (const [called, find] of this.#missing) if (find === missing) this.#missing.delete(called);
+    }
     const served = this.#byName.get(name);
     if (served === undefined) throw unknownModel(name, this.names);
     return served;

@@ -119,6 +119,11 @@ export interface OrchestratorOptions {
    * used. Default: a warning of the process (`LeaseholdWarning`).
    */
   readonly onIgnored?: (why: LeaseholdError) => void;
+  /**
+   * Called for each of `models` whose file is not there, or that was not pulled: the others are served, and it is refused
+   * when it is asked for. A file is looked for again then; what was pulled meanwhile is found at the next start. Default: it rejects with that error.
+   */
+  readonly onUnusable?: (model: string, why: LeaseholdError) => void;
   /** Default: silent. */
   readonly log?: Log;
 }

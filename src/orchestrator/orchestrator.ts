@@ -38,7 +38,7 @@ export async function createOrchestrator(options: OrchestratorOptions = {}): Pro
 /** The same, for who plays with simulated cards: he is given those of an owned broker before it starts. */
 export async function openOrchestrator(options: OrchestratorOptions, onSimulatedCards?: Owning['onSimulatedCards']): Promise<Orchestrator> {
   checkOptions(options);
-  const catalogue = new Catalogue(await withStagedSources(options.models ?? {}));
+  const catalogue = await catalogueOf(options);
   const expectedWorkers = Object.keys(options.models ?? {}).length;
   const log = steadyLog(options.log ?? silentLog);
   // A broker of our own has no engines but these. One that we take over later served others, too, and their models fail alone.
@@ -61,8 +61,14 @@ export async function openOrchestrator(options: OrchestratorOptions, onSimulated
 }
 
 /** What an orchestrator with these options would serve. Throws as `createOrchestrator` does for models that are none. */
-export async function servedModels({ models = {} }: Pick<OrchestratorOptions, 'models'>): Promise<readonly ServedModel[]> {
-  return shown(new Catalogue(await withStagedSources(models)));
+export async function servedModels(options: Pick<OrchestratorOptions, 'models' | 'onUnusable'>): Promise<readonly ServedModel[]> {
+  return shown(await catalogueOf(options));
+}
+
+async function catalogueOf({ models = {}, onUnusable }: Pick<OrchestratorOptions, 'models' | 'onUnusable'>): Promise<Catalogue> {
+  if (onUnusable === undefined) return new Catalogue(await withStagedSources(models));
+  const unstaged = new Map<string, LeaseholdError>();
+  return new Catalogue(await withStagedSources(models, unstaged), { tell: onUnusable, unstaged });
 }
 
 function shown({ models }: Catalogue): readonly ServedModel[] {

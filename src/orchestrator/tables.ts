@@ -53,7 +53,7 @@ const orchestrator = object({
   // Each of them is checked, by name and by value, where they are put together.
   limits: mapOf(anything, 'an object of limits'),
   classPolicies: object(Object.fromEntries(classes.map((name) => [name, classPolicy]))),
-  onBrokerLost: aFunction, onBrokerChange: aFunction, onIgnored: aFunction, log,
+  onBrokerLost: aFunction, onBrokerChange: aFunction, onIgnored: aFunction, onUnusable: aFunction, log,
 } satisfies Table<OrchestratorOptions>);
 
 const call = { signal: aSignal, class: aClass, deadlineMs, onStage: aFunction } satisfies Table<CallOptions>;

@@ -1,7 +1,10 @@
 /** What the library is given is checked as strictly as the file: by name, by kind, by value, each refusal naming the field and what is allowed. */
+import { symlinkSync } from 'node:fs';
+import { join } from 'node:path';
 import t from 'tap';
 import type { LeaseholdError } from '../../protocol/index.js';
 import { createOrchestrator, type GenerateInput, type ModelOptions } from '../../src/index.js';
+import { tinyModels } from '../../workers/models/index.js';
 import { MiB, folder, open, refusal, scripted, thrown } from '../integration/support.js';
 
 const onEvict = (): 'busy' => 'busy';
@@ -52,6 +55,27 @@ t.test('a card that is none, and a reserve that leaves nothing of one, are told 
   for (const reserveBytes of [8 * MiB, 9 * MiB]) {
     t.match(await refused({ devices: ['sim:8MiB'], reserveBytes }), { code: 'config_invalid', details: { path: 'reserveBytes', where: /^SIM-/, option: 'reserveBytes' }, message: new RegExp(`${String(reserveBytes / MiB)}.0 MiB would be kept free of 8.0 MiB: nothing could be granted there`), help: /Give less/ });
   }
+});
+
+t.test('a model whose file is not there is told, the others are served, and it is found when the file comes', async (t) => {
+  const place = folder(t);
+  const late = join(place, 'late.gguf');
+  const unusable: (readonly [string, string])[] = [];
+  const orchestrator = await createOrchestrator({
+    broker: 'own', stateFolder: join(place, 'state'), devices: ['sim:26MiB'],
+    models: { late: { source: late, aliases: ['soon'] }, pulled: { source: 'hf.co/owner/nothing:Q4' }, here: { source: 'tiny-facts' } },
+    onUnusable: (model, { code }) => { unusable.push([model, code]); },
+  });
+  t.teardown(() => orchestrator.close());
+  t.strictSame(unusable, [['late', 'model_invalid'], ['pulled', 'profile_unknown']]);
+  t.strictSame(orchestrator.models.map(({ name }) => name).filter((name) => !name.startsWith('tiny-')), ['here']);
+  t.ok(await orchestrator.countTokens('here', 'What colour is the sky?') > 0);
+  t.match(await refusal(orchestrator.load('soon')), { code: 'model_invalid', details: { model: 'late', option: 'models.late.source' } });
+  t.match(await refusal(orchestrator.load('pulled')), { code: 'profile_unknown' });
+  t.match(await refusal(orchestrator.load('nowhere')), { code: 'model_unknown' });
+  symlinkSync(tinyModels['tiny-facts'].ggufPath, late);
+  t.ok(await orchestrator.countTokens('soon', 'What colour is the sky?') > 0, 'a disk that is mounted late');
+  t.ok(orchestrator.models.some(({ name }) => name === 'late'));
 });
 
 t.test('what is wrong with a model says whose option it is, and helps in the words of the library', async (t) => {

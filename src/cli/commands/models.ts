@@ -3,7 +3,7 @@ import { LeaseholdError } from '../../../protocol/index.js';
 import type { LedgerState, ServedModel } from '../../orchestrator/types.js';
 import { withOrchestrator, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
-import { writeJson, writeLine } from '../report.js';
+import { reportError, writeJson, writeLine } from '../report.js';
 import { formatBytes } from '../terminal/size-format.js';
 import { renderTable, tableColumns } from '../terminal/table.js';
 import { layersText } from '../views/ledger-view.js';
@@ -17,7 +17,9 @@ export async function models(context: CommandContext, _args: readonly unknown[] 
     if (!(error instanceof LeaseholdError) || error.code !== 'broker_lost') throw error;
     const { servedModels } = await import('../../orchestrator/index.js');
     const config = await context.config();
-    show(context, await servedModels(config.options), null);
+    const unusable = new Map<string, LeaseholdError>();
+    show(context, await servedModels({ ...config.options, onUnusable: (model, why) => { unusable.set(model, why); } }), null);
+    for (const why of unusable.values()) reportError(context.io, context.errorPalette, config.atItsPlace(why), false);
   }
   return exitCodes.done;
 }

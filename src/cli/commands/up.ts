@@ -16,12 +16,13 @@ import { describeStage } from './stage-text.js';
 
 export async function up(context: CommandContext): Promise<number> {
   const code = await stoppableOnceConfigured(context, async (signal) => {
-    const { orchestrator, config } = await openOrchestrator(context, { broker: 'own', logs: true, adjust: asDaemon });
+    const { orchestrator, config, unusable } = await openOrchestrator(context, { broker: 'own', logs: true, adjust: asDaemon });
     try {
       tell(context, await orchestrator.ledger(), orchestrator, config.path);
+      for (const [model, why] of unusable) tellUnusable(context, model, why);
       const progress = { ready: false };
       const serving = async () => {
-        await preload(context, orchestrator, preloadsOf(config.options), signal);
+        await preload(context, orchestrator, preloadsOf(config.options).filter((name) => !unusable.has(name)), signal);
         progress.ready = true;
         if (!signal.aborted) tellReady(context);
         await aborted(signal);
@@ -70,6 +71,12 @@ function tell(context: CommandContext, ledger: LedgerState, { socketPath }: Orch
   }
   if (ledger.host !== null) writeLine(io, `  leases memory  ${palette.dim(`${formatBytes(ledger.host.totalBytes)}, ${formatBytes(ledger.host.reserveBytes)} kept free`)}`);
   writeLine(io, `  listens at ${socketPath}`);
+}
+
+/** The others are served; it is looked for again when somebody asks for it. */
+function tellUnusable({ io, json, errorPalette }: CommandContext, model: string, why: LeaseholdError): void {
+  if (json) writeJson(io, { event: 'unusable', model, error: { code: why.code, message: why.message, help: why.help } });
+  else reportError(io, errorPalette, why, false);
 }
 
 /** Loads what the configuration wants loaded. One that fails is told, and the others and the daemon go on. */
