@@ -58,7 +58,7 @@ export interface BudgetWaiter extends Asked {
   readonly peakBytes: number;
   readonly parkable: boolean;
   readonly profiles: boolean;
-  readonly exclusive: boolean;
+  exclusive: boolean;
   readonly host: HostNeed | null;
   /** Whether its gang has room for all of its copies there: none of them is of use alone. Null: it decides for itself. */
   hostCopies: boolean | null;

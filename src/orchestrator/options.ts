@@ -18,7 +18,7 @@ export interface ModelOptions {
   readonly preload?: boolean;
   /** Never a victim. Default false. */
   readonly pinned?: boolean;
-  /** Measured ceiling fits the empty card alone: the only exception to the headroom. Default false. */
+  /** Fits the empty card alone, without the headroom: its only exception, for a size that is declared, learned or measured. Default false. */
   readonly exclusive?: boolean;
   /** UUID of the card to use; default: the broker chooses. */
   readonly device?: string | null;
@@ -30,7 +30,7 @@ export interface ModelOptions {
   readonly class?: RequestClass;
   /** Other names it answers to. */
   readonly aliases?: readonly string[];
-  /** The operator's word on its size where no estimate can be made. Bytes. */
+  /** The operator's word on its size where no estimate can be made, or with `exclusive`: the most that it takes, contexts included. Bytes. */
   readonly declaredBytes?: number | null;
   /** It makes vectors, not text. Default false. */
   readonly embedding?: boolean;

@@ -66,7 +66,8 @@ t.test('its models', async (t) => {
     const judge = (tensorBytes: number, changes = {}, where = room) => judgeModel({ source, ...changes }, { path: source, architecture: 'llama', tensorBytes, parts: 2, trainedTokens: 4_096 }, where, engines);
     t.match(await judge(18 * gibibyte), { verdict: 'ok', found: /18\.0 GiB of weights in 2 files/ });
     t.match(await judge(19 * gibibyte), { verdict: 'problem', found: /needs 20\.9 GiB, and the largest card has 20\.0 GiB/, advice: /gpuLayers/ });
-    t.match(await judge(19 * gibibyte, { exclusive: true }), { verdict: 'ok' }, 'the one exception to the headroom');
+    t.match(await judge(19 * gibibyte, { exclusive: true, declaredBytes: 19.5 * gibibyte }), { verdict: 'ok' }, 'the one exception to the headroom');
+    t.match(await judge(19 * gibibyte, { exclusive: true }), { verdict: 'warning', advice: /declaredBytes/ }, 'which no estimate is enough for');
     t.match(await judge(19 * gibibyte, { options: { gpuLayers: '10' } }), { verdict: 'ok' }, 'not all of it goes there');
     t.match(await judge(18 * gibibyte, { device: first }), { verdict: 'problem', found: /10\.0 GiB to lease/ });
     t.match(await judge(1, { device: 'GPU-99999999-2222-3333-4444-555555555555' }), { verdict: 'problem', found: /none of those to own/ });

@@ -1,7 +1,7 @@
 /** Workers that lie, take too much, hang and fail on a card that reads the truth: what they say frees nothing, and nobody runs out of memory for it. */
 import t, { type Test } from 'tap';
 import type { LeaseholdError } from '../../protocol/index.js';
-import type { Orchestrator } from '../../src/orchestrator/index.js';
+import type { ModelOptions, Orchestrator } from '../../src/orchestrator/index.js';
 import { MiB, card, leaseOf, open, refusal, scripted, until, workerPid } from './support.js';
 
 /** Whatever was said, the card never refused anybody and was never promised twice. */
@@ -152,4 +152,25 @@ t.test('B79: a load that always fails backs off, each refusal at once and with t
   t.match((await orchestrator.ledger()).counters, { evictions: 1, loadFailures: 3 }, 'it is not evicted again');
   await orchestrator.evict('neighbour');
   t.equal((await refusal(orchestrator.load('broken'))).code, 'load_failed', 'what is free it may take');
+});
+
+t.test('a model that fits the empty card only without the headroom is loaded from a cold start, alone, when its size is declared and it is marked exclusive', async (t) => {
+  const whole = (options: Partial<ModelOptions>): ModelOptions => scripted({ weightsBytes: 23 * MiB - 16 * 1_024, contextBytesPerToken: 1, text: 'all of it' }, options);
+  const orchestrator = await open(t, {
+    devices: ['sim:24MiB'],
+    models: {
+      unmarked: whole({ declaredBytes: 23 * MiB }), estimated: whole({ exclusive: true }), whole: whole({ declaredBytes: 23 * MiB, exclusive: true }),
+      small: scripted({ weightsBytes: 4 * MiB, text: 'small' }),
+    },
+  });
+  t.equal((await refusal(orchestrator.load('unmarked'))).code, 'never_fits');
+  t.equal((await refusal(orchestrator.load('estimated'))).code, 'never_fits', 'an estimate is not believed so far');
+  t.ok((await verdicts(orchestrator)).some((text) => /marked `exclusive`, which is believed of a size that is declared/.test(text)), 'and what to do is told');
+  await orchestrator.load('small');
+  t.equal((await orchestrator.generate('whole', 'hello').result()).text, 'all of it');
+  t.equal(await leaseOf(orchestrator, 'small'), null, 'nothing stays beside it');
+  t.match(await leaseOf(orchestrator, 'whole'), { chargedBytes: 23 * MiB });
+  t.ok((await verdicts(orchestrator)).some((text) => /without headroom \(exclusive\)/.test(text)));
+  t.equal((await orchestrator.generate('small', 'hello').result()).text, 'small', 'and it gives way like any other');
+  await neverOverdrawn(t, orchestrator);
 });

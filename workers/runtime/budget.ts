@@ -1,5 +1,5 @@
 /** What a load and a further context ask for, and what they turned out to hold, as lease parts. Pure. */
-import { LeaseholdError, type HostNeed, type LeasePart } from '../../protocol/index.js';
+import { LeaseholdError, type HostNeed, type LeasePart, type ModelSpec } from '../../protocol/index.js';
 import type { FirstContext } from './door-types.js';
 import type { CardEstimate, CardFigures, Estimate, HostEstimate, LoadedContext, LoadedModel } from './engine.js';
 
@@ -16,6 +16,15 @@ export function declaredEstimate(declaredBytes: number, cards: number): Estimate
   const on = (bytes: number): CardEstimate => ({ parts: [{ name: 'declared', kind: 'other', bytes, upFront: false }], contextBytes: () => 0, peakBytes: 0 });
   const shares = Array.from({ length: cards }, () => on(Math.ceil(declaredBytes / cards)));
   return { ...on(declaredBytes), ...(cards > 1 ? { cards: shares } : {}), source: 'declared', parkable: false };
+}
+
+/**
+ * A model that its operator says may do without the headroom, and whose size they have declared, asks for that size: it
+ * counts as declared while the engine's estimate is within it. Null: it is asked for as it is estimated.
+ */
+export function declaredCeiling({ policy, declaredBytes }: Pick<ModelSpec, 'policy' | 'declaredBytes'>, { parts, peakBytes }: Budget): number | null {
+  if (!policy.exclusive || declaredBytes === null) return null;
+  return Math.max(peakBytes, parts.reduce((sum, { bytes }) => sum + bytes, 0)) <= declaredBytes ? declaredBytes : null;
 }
 
 /** What counts on the card of that place among those that the process sees. An engine that says nothing of it has not spread the model. */

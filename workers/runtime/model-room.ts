@@ -1,6 +1,6 @@
 /** Asking the broker for a model's room: how much, how urgently, and again when those who asked first have given up. */
 import { LeaseholdError, classPolicies, type HostNeed, type LeasePart, type LeaseTerms, type ModelSpec, type RequestClass } from '../../protocol/index.js';
-import { contextBudget, cpuDevice, declaredEstimate, droppedContexts, estimateOn, hostBudget, loadBudget, truedUp, type Budget } from './budget.js';
+import { contextBudget, cpuDevice, declaredCeiling, declaredEstimate, droppedContexts, estimateOn, hostBudget, loadBudget, truedUp, type Budget } from './budget.js';
 import { elapsedMs, nowUs } from './clock.js';
 import type { ControlChannel } from './control.js';
 import type { FirstContext } from './door-types.js';
@@ -206,18 +206,20 @@ export class ModelRoom {
 
   #open(leases: readonly string[], budgets: readonly WholeBudget[], estimate: Estimate, waiting: Waiting, signal: AbortSignal): OpenGang {
     const { channel, key, devices, engine, unused } = this.#options;
+    const spec = this.#options.spec();
     const now = nowUs();
     const where = devices.join(' and ');
     const requests = devices.map((device, index) => {
       const { parts = [], peakBytes = 0, host = null } = budgets[index] ?? {};
       const lease = leases[index] ?? null;
+      const ceilingBytes = lease === null && devices.length === 1 ? declaredCeiling(spec, { parts, peakBytes }) : null;
       return {
-        model: key, device, lease, peakBytes, class: waiting.class,
+        model: key, device, lease, peakBytes: ceilingBytes ?? peakBytes, class: waiting.class,
         // What the lease may still count for contexts that are gone is dropped with what is asked for.
         parts: lease === null ? parts : [...this.#held.goneParts, ...parts],
         deadlineMs: deadlineFor(waiting, now), ageMs: elapsedMs(waiting.oldestAtUs, now),
         parkable: estimate.parkable, profilesFreeMemory: engine.capabilities.profilesFreeMemory,
-        source: estimate.source, policy: this.#options.spec().policy, ...(host === null ? {} : { host }),
+        source: ceilingBytes === null ? estimate.source : 'declared', policy: spec.policy, ...(host === null ? {} : { host }),
       };
     });
     this.#options.stage('waiting', null, `waiting for room on ${where}`, null);

@@ -17,6 +17,8 @@ export interface Placing {
   readonly class: PlaceWaiter['class'];
   /** What its requester knows of its size, over all cards; 0: nothing. */
   readonly requestedBytes: number;
+  /** Marked by the operator as one that may have a card to itself without the headroom. */
+  readonly exclusive: boolean;
 }
 
 /** Without headroom, by the place of a card among those of a set. */
@@ -83,7 +85,7 @@ function ranked(core: Core, placing: Placing, cards: readonly Card[], bytes: num
 function judgeCard(core: Core, placing: Placing, card: Card, bytes: number, isGang: boolean): Choice | null {
   const roomy = isGang ? null : workerWithRoom(core, [card.device], placing.engine);
   const floorBytes = roomy !== null ? 0 : floorNeededBytes(core, card, '', placing.engine);
-  const needBytes = floorBytes + (card.kind === 'cpu' ? 0 : withHeadroom(bytes));
+  const needBytes = card.kind === 'cpu' ? floorBytes : neededBytes(card, floorBytes, bytes, placing.exclusive);
   if (needBytes > capacityBytes(card)) return null;
   const free = lastFreeBytes(core, card);
   if (free === null) return { card, spareBytes: -needBytes, costMs: Number.MAX_SAFE_INTEGER };
@@ -92,6 +94,12 @@ function judgeCard(core: Core, placing: Placing, card: Card, bytes: number, isGa
   if (card.closedBy.size > 0 || backingOff(core, placing.model, card.device) !== null) return { card, spareBytes, costMs: Number.MAX_VALUE };
   if (spareBytes >= 0) return { card, spareBytes, costMs: 0 };
   return { card, spareBytes, costMs: plan(core, placing, card, -spareBytes, noneLeaving)?.costMs ?? Number.MAX_SAFE_INTEGER };
+}
+
+/** With the headroom; without it for a model that the operator marked, where that alone lets it fit the empty card. */
+function neededBytes(card: Card, floorBytes: number, bytes: number, exclusive: boolean): number {
+  const wholeBytes = floorBytes + withHeadroom(bytes);
+  return exclusive && wholeBytes > capacityBytes(card) ? floorBytes + bytes : wholeBytes;
 }
 
 /** By an old reading where there is no new one: this only chooses, and what is chosen is read before it is granted. Null: it cannot be read. */

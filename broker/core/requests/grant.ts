@@ -80,7 +80,7 @@ function extend(lease: Lease, waiter: BudgetWaiter): void {
 
 function textOf(card: Card, waiter: BudgetWaiter, lease: Lease, growBytes: number, unverified: boolean): string {
   if (card.kind === 'cpu') return `${waiter.model}: cpu, not leased`;
-  const exception = waiter.exclusive ? ' without headroom (exclusive, measured)' : '';
+  const exception = waiter.exclusive ? ' without headroom (exclusive)' : '';
   const ledger = unverified ? '; by the ledger alone, unverified' : '';
   return `${waiter.model} gets ${inWords(growBytes)}${exception} on ${card.device}${layersText(lease.parts)}, ${inWords(lease.charge.chargedBytes)} charged in all${ledger}`;
 }

@@ -113,7 +113,7 @@ function chosen(core: Core, event: PlaceRequested, cards: Candidates): readonly 
 function bestOf(core: Core, event: PlaceRequested, { living, lost }: Candidates): readonly Card[] | null {
   const count = countOf(event);
   const requestedBytes = event.estimateBytes ?? 0;
-  const placing = { generation: event.generation, model: event.model, engine: event.engine, class: event.class, requestedBytes };
+  const placing = { generation: event.generation, model: event.model, engine: event.engine, class: event.class, requestedBytes, exclusive: event.policy.exclusive };
   const best = chooseCards(core, placing, living, count);
   if (best !== null) return best;
   const missing = lost.length === 0 ? undefined : chooseCards(core, placing, [...living, ...lost], count)?.find((card) => card.lost !== null);

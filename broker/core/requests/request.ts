@@ -35,7 +35,10 @@ export function onBudgetRequested(core: Core, event: BudgetRequested): void {
   if (event.lease === null) forgetLostGrants(core, process, event);
   const card = core.cards.get(event.device) ?? null;
   const waiter = card === null || wrongBytes(event.parts, event.peakBytes) !== null || wrongHost(event) !== null ? null : budgetWaiter(core, card, event);
-  if (waiter !== null) waiter.needBytes = needOf(core, waiter);
+  if (waiter !== null && card !== null) {
+    waiter.exclusive = isException(core, card, waiter, event.source);
+    waiter.needBytes = needOf(core, waiter);
+  }
   const refusal = refuseBudget(core, event, process, card);
   if (refusal !== null || card === null || waiter === null) {
     refuse(core, event, card, refusal ?? unknownDevice(core, event.device), waiter);
@@ -110,7 +113,7 @@ function refuseQueueing(core: Core, card: Card, waiter: BudgetWaiter): Refusal |
   if (backoff !== null && extendedLease(core, waiter) === null) return backoffRefusal(core, waiter.model, backoff);
   const wholeBytes = wholeNeedBytes(core, waiter);
   if (wholeBytes > capacityBytes(card)) {
-    return { code: 'never_fits', details: { model: waiter.model, needBytes: String(wholeBytes), device: card.device, mostBytes: String(capacityBytes(card)) }, text: `${waiter.model} can never fit on ${card.device}: ${neverText(wholeBytes, wholeFloorBytes(core, waiter), core.processes.get(waiter.generation)?.engine ?? 'holder', card)}` };
+    return { code: 'never_fits', details: { model: waiter.model, needBytes: String(wholeBytes), device: card.device, mostBytes: String(capacityBytes(card)) }, text: `${waiter.model} can never fit on ${card.device}: ${neverText(wholeBytes, wholeFloorBytes(core, waiter), core.processes.get(waiter.generation)?.engine ?? 'holder', card)}${estimatedText(core, card, waiter)}` };
   }
   const host = refuseHost(core, waiter);
   if (host !== null) return host;
@@ -242,7 +245,7 @@ function budgetWaiter(core: Core, card: Card, event: BudgetRequested): BudgetWai
     class: first?.class ?? event.class, arrivedUs: first?.arrivedUs ?? arrivedUs, arrivedAtUs: first?.arrivedAtUs ?? arrivedAtUs, deadlineUs, deadlineMs, policy: event.policy, device: card.device,
     gang: event.gang === null ? null : gangKey(event.generation, event.gang.gang), standing: 'kept', roomBytes: 0, ends: [], needBytes: 0, holdBytes: 0, hostNeedBytes: 0, hostHoldBytes: 0, hostTriedEpoch: -1, hostHopeless: false, hostCopies: null, planned: false, skips: 0, triedEpoch: -1, triedReason: 'no_victims', told: null, toldNamed: '', toldUs: 0, clause: '', reason: 'queued',
     lease: event.lease, parts: event.parts, requestedBytes, peakBytes,
-    parkable: event.parkable, profiles: event.profilesFreeMemory, exclusive: isException(card, event, requestedBytes), host: event.host ?? null,
+    parkable: event.parkable, profiles: event.profilesFreeMemory, exclusive: false, host: event.host ?? null,
   };
 }
 
@@ -252,10 +255,17 @@ function peakOf(card: Card, { parts, peakBytes, host }: BudgetRequested): number
   return Math.min(leasableBytesMax, Math.max(sumOf(parts), peakBytes) + Math.max(host.neededBytes, host.peakBytes));
 }
 
-/** The one exception to the headroom: marked by the operator, measured, and it fits the empty card only without it. */
-function isException(card: Card, event: BudgetRequested, requestedBytes: number): boolean {
-  const measured = event.source === 'measured' || event.source === 'learned';
-  return event.policy.exclusive && measured && requestedBytes <= capacityBytes(card) && withHeadroom(requestedBytes) > capacityBytes(card);
+/** What an operator can do about a marked model of which only an estimate is known. */
+function estimatedText(core: Core, card: Card, waiter: BudgetWaiter): string {
+  const couldBe = waiter.policy.exclusive && !waiter.exclusive && waiter.requestedBytes + wholeFloorBytes(core, waiter) <= capacityBytes(card);
+  return couldBe ? '; it is marked `exclusive`, which is believed of a size that is declared (`declaredBytes`) or learned, not of an estimate' : '';
+}
+
+/** The one exception to the headroom: marked by the operator, of a size that is no estimate, and fitting the empty card only without it. */
+function isException(core: Core, card: Card, waiter: BudgetWaiter, source: BudgetRequested['source']): boolean {
+  if (extendedLease(core, waiter)?.exclusive === true) return waiter.policy.exclusive;
+  const mostBytes = capacityBytes(card) - wholeFloorBytes(core, waiter);
+  return waiter.policy.exclusive && source !== 'estimated' && waiter.requestedBytes <= mostBytes && withHeadroom(waiter.requestedBytes) > mostBytes;
 }
 
 export type { PlaceRequested, PlaceWaiter };

@@ -132,7 +132,7 @@ export async function judgeModel(model: ModelOptions, described: FileDescription
 }
 
 /** Weights alone: what contexts take besides is known only once the engine has been asked. */
-function roomFault({ device, exclusive, options }: ModelOptions, tensorBytes: number, { cards, hostBytes }: Room): Fault | null {
+function roomFault({ device, exclusive, declaredBytes, options }: ModelOptions, tensorBytes: number, { cards, hostBytes }: Room): Fault | null {
   const wanted = typeof device === 'string' ? normaliseDevice(device) : null;
   const candidates = wanted === null ? cards : cards.filter((card) => card.device === wanted);
   if (wanted !== null && candidates.length === 0) return { verdict: 'problem', says: `its card ${wanted} is none of those to own`, advice: 'Correct its `device`, or add the card to `devices`.' };
@@ -143,7 +143,10 @@ function roomFault({ device, exclusive, options }: ModelOptions, tensorBytes: nu
   if (options?.['gpuLayers'] !== undefined) return null;
   const needBytes = exclusive === true ? tensorBytes : Math.ceil(tensorBytes * 1.1);
   const mostBytes = Math.max(...candidates.map(({ leasableBytes }) => leasableBytes));
-  if (needBytes <= mostBytes) return null;
+  if (needBytes <= mostBytes) {
+    const isBelieved = exclusive !== true || Math.ceil(tensorBytes * 1.1) <= mostBytes || typeof declaredBytes === 'number';
+    return isBelieved ? null : { verdict: 'warning', says: 'without the headroom of a tenth it fits by its estimate alone', advice: '`exclusive` is believed of a size that is declared or has been learned: set `declaredBytes` to the most that it takes.' };
+  }
   return { verdict: 'problem', says: `with the headroom of a tenth that needs ${formatBytes(needBytes)}, and the largest card has ${formatBytes(mostBytes)} to lease`, advice: 'It will be denied: take a stronger quantisation, leave layers off the card (`options: {gpuLayers: …}`), or a larger card.' };
 }
 

@@ -382,7 +382,7 @@ t.test('B56: work that a stranger held up resumes within one reading after it ha
   test.end();
 });
 
-t.test('the exclusive exception: measured, marked by the operator and fitting only without the headroom', (test) => {
+t.test('the exclusive exception: marked by the operator, of a size that is no estimate, and fitting only without the headroom', (test) => {
   const stage = new Stage();
   stage.card(card0, { totalBytes: 24 * GiB });
   const holder = stage.session('holder');
@@ -391,6 +391,18 @@ t.test('the exclusive exception: measured, marked by the operator and fitting on
   const grant = only(stage.ask(holder, 'm', 23 * GiB, { policy: { exclusive: true }, source: 'measured' }).effects, 'grant');
   test.equal(grant.chargedBytes, 23 * GiB);
   test.match(explainRecords(stage.core, { id: grant.explain })[0]?.text, /exclusive/);
+  for (const source of ['declared', 'learned'] as const) {
+    const cold = new Stage();
+    cold.card(card0, { totalBytes: 24 * GiB });
+    const worker = cold.worker();
+    test.equal(only(cold.ask(worker, 'm', 23 * GiB, { policy: { exclusive: true }, source }).effects, 'grant').chargedBytes, 23 * GiB, source);
+    test.equal(all(cold.ask(worker, 'n', 1 * GiB).effects, 'grant').length, 0, 'nothing else fits beside it');
+    test.equal(only(cold.ask(cold.worker(), 'o', 24 * GiB + 1, { policy: { exclusive: true }, source }).effects, 'deny').code, 'never_fits');
+  }
+  const floored = new Stage();
+  floored.card(card0, { totalBytes: 24 * GiB });
+  const costly = floored.worker({ floorBytes: 2 * GiB });
+  test.equal(only(floored.ask(costly, 'm', 21 * GiB, { policy: { exclusive: true }, source: 'declared' }).effects, 'grant').chargedBytes, 21 * GiB, 'its worker\'s floor counts');
   const other = new Stage();
   other.card();
   const one = other.session('holder');

@@ -38,7 +38,7 @@ export interface AskOptions {
   readonly parkable?: boolean;
   readonly host?: Partial<HostNeed>;
   readonly profiles?: boolean;
-  readonly source?: 'estimated' | 'measured';
+  readonly source?: 'estimated' | 'declared' | 'learned' | 'measured';
   readonly policy?: Partial<ModelPolicy>;
   readonly parts?: readonly LeasePart[];
   readonly request?: number;
