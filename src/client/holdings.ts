@@ -185,9 +185,13 @@ export class Holdings {
   }
 }
 
+/** Throws `bytes_invalid` also for a lease of nothing: no bytes on a card, and none of the machine's memory. */
 function partsOf(options: HoldOptions): readonly LeasePart[] {
+  const { host, peakBytes = 0 } = options;
+  const minimum = Math.max(peakBytes, host?.neededBytes ?? 0, host?.copyBytes ?? 0, host?.peakBytes ?? 0) > 0 ? 0 : 1;
+  const bytes = options.parts === undefined ? (options.bytes ?? Number.NaN) : options.parts.reduce((sum, part) => sum + part.bytes, 0);
+  const isWrong = options.parts === undefined ? !Number.isSafeInteger(bytes) || bytes < minimum : bytes === 0 && minimum > 0;
+  if (isWrong) throw new LeaseholdError('bytes_invalid', { field: 'bytes', value: String(options.parts === undefined ? options.bytes : bytes), minimum, maximum: Number.MAX_SAFE_INTEGER });
   if (options.parts !== undefined) return options.parts;
-  const bytes = options.bytes ?? Number.NaN;
-  if (!Number.isSafeInteger(bytes) || bytes < 0) throw new LeaseholdError('bytes_invalid', { field: 'bytes', value: String(options.bytes), minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
   return [{ name: 'held', kind: 'other', bytes, upFront: false }];
 }

@@ -79,6 +79,16 @@ t.test('bad input, while another session streams', async (t) => {
     }
   });
 
+  t.test('and so is a lease of nothing, by the library and by the broker', async (t) => {
+    for (const asked of [{ bytes: 0 }, { parts: [] }, { parts: [part(0)] }, { bytes: 0, host: { copyBytes: 0 } }]) {
+      const error = await refusal(orchestrator.lease({ model: 'm', device, onEvict, ...asked } as Parameters<Orchestrator['lease']>[0]));
+      t.match(error, { code: 'bytes_invalid', details: { field: 'bytes', value: '0' }, message: /bytes is 0; it must be an integer from 1 to \d+ bytes/, help: /whole number/ });
+    }
+    const odd = await peer(stateFolder, 'holder');
+    t.match(await odd.ask(budget(device, { parts: [part(0)] })), { type: 'deny', code: 'bytes_invalid', details: { field: 'bytes', value: '0', minimum: '1' } });
+    odd.channel.end();
+  });
+
   t.test('and by the broker, whoever sends them', async (t) => {
     const odd = await peer(stateFolder, 'holder');
     for (const bytes of [...notBytes, '7', null, 2n ** 60n]) {

@@ -81,6 +81,7 @@ function refuseBudget(core: Core, event: BudgetRequested, process: Process, card
   if (card === null) return unknownDevice(core, event.device);
   const wrong = wrongBytes(event.parts, event.peakBytes) ?? wrongHost(event);
   if (wrong !== null) return wrong;
+  if (process.role === 'holder' && event.lease === null && isNothing(event)) return bytesRefusal('bytes', 0, 1);
   if (card.lost !== null) return lostDevice(core, card);
   const { leasesMax } = core.options.limits;
   if (core.leases.size >= leasesMax && event.lease === null) return { code: 'too_many_leases', details: { limit: String(leasesMax) }, text: `${String(leasesMax)} leases are open` };
@@ -150,13 +151,18 @@ export function wrongBytes(parts: readonly LeasePart[], peakBytes: number): Refu
   return Number.isNaN(sumOf(parts)) ? bytesRefusal('sum of parts', parts.reduce((sum, part) => sum + part.bytes, 0)) : null;
 }
 
+/** Bytes of no card and not of the machine: a worker's model may take none there (B83), while a holder would hold nothing, for ever. */
+function isNothing({ parts, peakBytes, host }: BudgetRequested): boolean {
+  return peakBytes === 0 && sumOf(parts) === 0 && (host === undefined || Math.max(host.neededBytes, host.copyBytes, host.peakBytes) === 0);
+}
+
 function wrongHost(event: BudgetRequested): Refusal | null {
   const wrong = event.host === undefined ? null : wrongHostBytes(event.host);
   return wrong === null ? null : bytesRefusal(...wrong);
 }
 
-export function bytesRefusal(field: string, value: number): Refusal {
-  return { code: 'bytes_invalid', details: { field, value: String(value), minimum: '0', maximum: String(leasableBytesMax) }, text: `${field} is ${String(value)}; the most that can be leased is ${String(leasableBytesMax)}` };
+export function bytesRefusal(field: string, value: number, minimum = 0): Refusal {
+  return { code: 'bytes_invalid', details: { field, value: String(value), minimum: String(minimum), maximum: String(leasableBytesMax) }, text: `${field} is ${String(value)}; from ${String(minimum)} to ${String(leasableBytesMax)} can be leased` };
 }
 
 /** The living process that asks; an unknown one is told that it is stale (B28). */

@@ -91,23 +91,37 @@ t.test('B26, R266: of fifty requests at once for 6 of 8 GiB exactly one is grant
   test.end();
 });
 
-t.test('B83: a request for 0 bytes is granted on a full card, on the CPU and on an unread card; nothing is evicted', (test) => {
+t.test('B83: a worker’s request for 0 bytes is granted on a full card, on the CPU and on an unread card; nothing is evicted', (test) => {
   const stage = new Stage();
   stage.card(card0, { totalBytes: 4 * GiB });
   stage.card('CPU-0', { kind: 'cpu', totalBytes: 0, confirms: 'none', floorBytes: null });
-  const holder = stage.session('holder');
-  stage.resident(holder, 'big', Math.floor(3.6 * GiB));
-  const onCard = stage.ask(holder, 'cpu-only', 0, { parts: [] });
+  const worker = stage.worker();
+  stage.resident(worker, 'big', Math.floor(3.6 * GiB));
+  const onCard = stage.ask(worker, 'cpu-only', 0, { parts: [] });
   test.equal(only(onCard.effects, 'grant').chargedBytes, 0);
-  const onCpu = stage.ask(holder, 'cpu-engine', 0, { device: 'CPU-0', parts: [] });
+  const onCpu = stage.ask(worker, 'cpu-engine', 0, { device: 'CPU-0', parts: [] });
   const grant = only(onCpu.effects, 'grant');
   test.match(explainRecords(stage.core, { id: grant.explain })[0]?.text, /cpu, not leased/);
   test.equal(all([...onCard.effects, ...onCpu.effects], 'move').length, 0);
   stage.truth().failing = 'failed';
   stage.sample();
   stage.pass(5_000);
-  test.equal(all(stage.ask(holder, 'another', 0, { parts: [] }).effects, 'grant').length, 1);
-  test.equal(only(stage.ask(holder, 'weighty', 1, { device: 'CPU-0' }).effects, 'deny').code, 'never_fits', 'the CPU has no card bytes');
+  test.equal(all(stage.ask(worker, 'another', 0, { parts: [] }).effects, 'grant').length, 1);
+  test.equal(only(stage.ask(worker, 'weighty', 1, { device: 'CPU-0' }).effects, 'deny').code, 'never_fits', 'the CPU has no card bytes');
+  test.end();
+});
+
+t.test('a holder’s request for nothing, on the card and in memory, is refused with what is wrong', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const holder = stage.session('holder');
+  const host = { neededBytes: 0, copyBytes: 0, peakBytes: 0 };
+  for (const asked of [{ parts: [] }, { parts: [], host }]) {
+    test.match(only(stage.ask(holder, 'nothing', 0, asked).effects, 'deny'), { code: 'bytes_invalid', details: { field: 'bytes', value: '0', minimum: '1' } });
+  }
+  test.equal(all(stage.ask(holder, 'in memory', 0, { parts: [], host: { ...host, neededBytes: GiB } }).effects, 'grant').length, 1);
+  const lease = stage.granted(holder, 'something', GiB);
+  test.equal(all(stage.ask(holder, 'something', 0, { parts: [], lease }).effects, 'deny').length, 0, 'what it has it may ask for again');
   test.end();
 });
 

@@ -112,7 +112,7 @@ t.test('the sums of a card stay exact however many processes claim all of it, an
   test.equal(stage.cardView().totalBytes, 2 ** 49, 'a larger card is used up to this');
   for (let number = 0; number < 40; number++) {
     const holder = stage.session('holder');
-    const lease = stage.granted(holder, `m${String(number)}`, 0);
+    const lease = stage.granted(holder, `m${String(number)}`, 0, { host: { neededBytes: 1, copyBytes: 0, peakBytes: 0 } });
     stage.begin(holder, lease);
     stage.report(holder, lease, 'resident', 2 ** 49);
   }
