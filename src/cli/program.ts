@@ -100,7 +100,8 @@ function buildProgram(dependencies: Dependencies, done: (code: number) => void):
     .option('-w, --watch', 'draw it again and again until Ctrl-C')
     .option('--interval <duration>', 'how often with --watch (default: 1s)');
   add('evict', 'free a model\'s card bytes once its calls have ended', async () => (await import('./commands/evict.js')).evict)
-    .argument('<model>', 'a name or alias, owner/name once it is pulled, or the path of a GGUF file')
+    .argument('[model]', 'a name or alias, owner/name once it is pulled, or the path of a GGUF file')
+    .option('--all', 'every model that holds anything; those that stay are named, with why (status 1)')
     .option('--park', 'keep a copy in host memory where the engine can')
     .option('--deadline <duration>', 'longest to wait, like 30s');
   add('pin', 'never evict a model for another', async () => (await import('./commands/pin.js')).pin)

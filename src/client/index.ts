@@ -1,5 +1,6 @@
 /** Sessions with a broker, and calls on its workers. */
-export { connectBroker, BrokerSession, type AskOptions, type ConnectOptions, type EvictOptions, type ExplainQuestion, type PlaceOptions, type Placement, type Waiting } from './session.js';
+export type { EvictedModel, EvictOptions } from './evict-all.js';
+export { connectBroker, BrokerSession, type AskOptions, type ConnectOptions, type ExplainQuestion, type PlaceOptions, type Placement, type Waiting } from './session.js';
 export { HeldLease, type EvictAnswer, type EvictHandler, type EvictOrder, type HoldOptions, type Measured } from './holdings.js';
 export { defaultPolicy } from './default-policy.js';
 export type { BrokerEvent } from './feed.js';

@@ -1,4 +1,5 @@
 /** A session with the broker: place, look, explain, listen, evict, pin, and for holders: hold. */
+import { evictAll, type EvictedModel, type EvictOptions } from './evict-all.js';
 import { LeaseholdError, defaultLimits, deniedError, type ControlMessage, type Limits, type ModelPolicy, type RequestClass } from '../../protocol/index.js';
 import { connect, monotonicUs, openLine, roleProof, type ByteStream, type Line, type Welcome, type WithoutId } from '../../protocol/node/index.js';
 import { defaultPolicy } from './default-policy.js';
@@ -70,12 +71,6 @@ export interface ExplainQuestion {
   readonly model?: string;
   /** Records at most; default 1. */
   readonly count?: number;
-}
-
-export interface EvictOptions extends AskOptions {
-  /** `host` keeps a copy where the engine can. Default `none`. */
-  readonly target?: 'host' | 'none';
-  readonly deadlineMs?: number;
 }
 
 /** Longest wait for an answer that the broker gives at once. */
@@ -199,6 +194,11 @@ export class BrokerSession {
     const answer = await this.#line.ask(question, { timeoutMs: deadlineMs + answerMs, seekMs: deadlineMs, ...withSignal(options.signal) });
     if (answer.type !== 'evicted') throw unexpected(answer, 'evict');
     return { freedBytes: answer.freedBytes };
+  }
+
+  /** The same of every model that holds anything; who stays is told with why. */
+  evictAll(options: EvictOptions = {}): Promise<readonly EvictedModel[]> {
+    return evictAll(this, options);
   }
 
   /** Never, or no longer never, a victim. */

@@ -6,6 +6,6 @@ export { createLog, silentLog, requireReader, writeReason, type EngineCommand, t
 export type { SimulatedCardInHand } from './connection.js';
 export type { BrokerChange, BrokerLoss, HostMemoryOptions, ModelOptions, OrchestratorOptions } from './options.js';
 export type * from './types.js';
-export type { EvictAnswer, EvictHandler, EvictOrder, HeldLease, HoldOptions, Measured } from '../client/index.js';
+export type { EvictAnswer, EvictedModel, EvictHandler, EvictOrder, HeldLease, HoldOptions, Measured } from '../client/index.js';
 export type { ExplainRecord, ExplainedVictim } from '../../broker/core/explain.js';
 export type { CardView, LeaseView, LedgerView, ProcessView, ThrashView, WaiterView } from '../../broker/core/view.js';

@@ -3,7 +3,7 @@ import { LeaseholdError, explainId, modelKey, type ModelSpec } from '../../proto
 import type { ExplainRecord } from '../../broker/core/explain.js';
 import { normaliseDevice } from '../../broker/devices/uuid.js';
 import { silentLog, steadyLog, type Log } from '../../broker/shell/index.js';
-import { connectBroker, type BrokerSession, type CallEvent, type HeldLease, type Sampling, type WorkerCaller } from '../client/index.js';
+import { connectBroker, type BrokerSession, type CallEvent, type EvictedModel, type HeldLease, type Sampling, type WorkerCaller } from '../client/index.js';
 import { warn } from '../client/warn.js';
 import { Attempts } from './attempts.js';
 import { Catalogue, unknownModel, type Served } from './catalogue.js';
@@ -138,6 +138,13 @@ class RunningOrchestrator implements Orchestrator {
   async evict(model: string, options: EvictOptions = {}): Promise<number> {
     checked.evict(options);
     return this.#leaving.out(async () => (await (await this.#link()).session.evict(await this.#keyOf(model), options)).freedBytes);
+  }
+
+  async evictAll(options: EvictOptions = {}): Promise<readonly EvictedModel[]> {
+    checked.evict(options);
+    return this.#leaving.out(async () => (await (await this.#link()).session.evictAll(options)).map(({ model, freedBytes, stayed }) => (
+      { model: this.#naming.name(model), freedBytes, stayed: stayed === null ? null : this.#leaving.told(stayed) }
+    )));
   }
 
   async pin(model: string, pinned = true): Promise<void> {

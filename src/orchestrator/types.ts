@@ -3,7 +3,7 @@
 import type { ChatMessage, RequestClass } from '../../protocol/index.js';
 import type { ExplainRecord, ExplainedVictim } from '../../broker/core/explain.js';
 import type { LeaseView, LedgerView, WaiterView } from '../../broker/core/view.js';
-import type { HeldLease, HoldOptions } from '../client/index.js';
+import type { EvictedModel, HeldLease, HoldOptions } from '../client/index.js';
 
 /** A prompt as it is, or a conversation that the model's own chat template renders. */
 export type GenerateInput = string | { readonly prompt: string } | { readonly messages: readonly ChatMessage[] };
@@ -148,6 +148,8 @@ export interface Orchestrator {
   load(model: string, options?: CallOptions): Promise<void>;
   /** Frees its card bytes once its calls have ended; resolves to bytes confirmed free. */
   evict(model: string, options?: EvictOptions): Promise<number>;
+  /** The same of every model in the ledger, whoever holds it. Pinned models, and those in use until the deadline, stay and are told with why. */
+  evictAll(options?: EvictOptions): Promise<readonly EvictedModel[]>;
   /** Models that are in the ledger and not in our catalogue, such as leases of holders, are named by their keys here and in `evict` and `explain`. */
   pin(model: string, pinned?: boolean): Promise<void>;
   /** Leases bytes for this process itself; they count as there once it resolves, unless the request says `loading`. */

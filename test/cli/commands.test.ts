@@ -59,7 +59,8 @@ t.test('the command line', async (t) => {
       [['evcit', 'x'], /unknown command 'evcit' \(Did you mean evict\?\)/, /leasehold --help/],
       [['ps', '--jsn'], /unknown option '--jsn' \(Did you mean --json\?\)/, /leasehold ps --help/],
       [['run'], /missing required argument 'model'/, /leasehold run --help/],
-      [['evict'], /missing required argument 'model'/, /leasehold evict --help/],
+      [['evict'], /evict: give a model, or --all/, /leasehold evict --help/],
+      [['evict', 'm', '--all'], /evict: give a model, or --all/, /leasehold evict --help/],
       [['run', 'm', 'p', '--class', 'urgent'], /'urgent' is invalid.*interactive, normal, background/, /run --help/],
       [['run', 'm', 'p', '--seed', '-1'], /argument missing|must be whole/, /.+/],
       [['run', 'm', 'p', '--seed', '9223372036854775808'], /--seed: must be whole, from 0 to 9223372036854775807/, /.+/],
@@ -367,6 +368,17 @@ t.test('ps, evict, pin and explain', async (t) => {
     t.match(await finish(['evict', 'nobody']), { code: 2, err: /^error: There is no model nobody here; known: tiny-tales, tiny-sums, tiny-facts\.\n/ });
     t.equal((await finish(['evict', 'tiny-sums'])).err, '', 'what is done at once is not waited for');
     t.equal((await finish(['evict', 'tiny-sums'], { evictMs: 500 })).err, 'waiting for the calls of tiny-sums to end and its bytes to be free\n');
+  });
+
+  t.test('evict --all says of each model what came back, or why it stays', async (t) => {
+    const gone = { model: 'tiny-sums', freedBytes: 1024 ** 2, stayed: null };
+    const pinned = { model: 'tiny-facts', freedBytes: 0, stayed: new LeaseholdError('pinned', { model: 'tiny-facts' }) };
+    const all = await finish(['evict', '--all', '--deadline', '5s'], { evictedAll: [gone] });
+    t.strictSame([all.code, all.out, all.fake?.calls], [0, 'tiny-sums put away: 1.0 MiB confirmed free.\n', [{ method: 'evictAll', args: [{ target: 'none', deadlineMs: 5_000 }] }]]);
+    const some = await finish(['evict', '--all'], { evictedAll: [pinned, gone] });
+    t.match(some, { code: 1, out: /^tiny-facts stays: .*pinned.*\ntiny-sums put away/ });
+    t.match(jsonLines((await finish(['evict', '--all', '--json'], { evictedAll: [pinned] })).out), [{ models: [{ model: 'tiny-facts', freedBytes: 0, stayed: { code: 'pinned' } }] }]);
+    t.match(await finish(['evict', '--all']), { code: 0, out: 'No model holds anything.\n' });
   });
 
   t.test('pin goes both ways', async (t) => {

@@ -1,7 +1,7 @@
 /** An orchestrator without processes: one card, models that take turns by least recent use, answers from a list. */
 import { LeaseholdError, parseBytes } from '../../protocol/index.js';
 import type { BrokerChange, BrokerLoss, OrchestratorOptions } from '../../src/orchestrator/options.js';
-import type { ExplainRecord, LeaseView, WaiterView } from '../../src/orchestrator/index.js';
+import type { EvictedModel, ExplainRecord, LeaseView, WaiterView } from '../../src/orchestrator/index.js';
 import type {
   CallOptions, GenerateInput, GenerateOptions, Generation, GenerationResult, LeaseholdEvent, LedgerState, NamedRecord, Orchestrator, ServedModel, Token,
 } from '../../src/orchestrator/types.js';
@@ -18,6 +18,8 @@ export interface FakeSettings {
   readonly leaseBytes?: number;
   /** How long a load takes. */
   readonly loadMs?: number;
+  /** What becomes of each model when all are evicted. */
+  readonly evictedAll?: readonly EvictedModel[];
   /** How long an eviction takes. */
   readonly evictMs?: number;
   /** Between two words, for looking at it. */
@@ -99,6 +101,11 @@ export class FakeOrchestrator implements Orchestrator {
     if (evictMs !== undefined) await new Promise((resolve) => setTimeout(resolve, evictMs));
     if (index >= 0) this.#resident.splice(index, 1);
     return index >= 0 ? this.#leaseBytes : 0;
+  }
+
+  async evictAll(options: object = {}): Promise<readonly EvictedModel[]> {
+    this.calls.push({ method: 'evictAll', args: [options] });
+    return this.#settings.evictedAll ?? [];
   }
 
   async pin(model: string, pinned = true): Promise<void> {

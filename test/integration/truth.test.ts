@@ -174,3 +174,29 @@ t.test('a model that fits the empty card only without the headroom is loaded fro
   t.equal((await orchestrator.generate('small', 'hello').result()).text, 'small', 'and it gives way like any other');
   await neverOverdrawn(t, orchestrator);
 });
+
+t.test('R41: everything is unloaded at once, workers’ models and holders’ leases alike; who is pinned or in use stays and is told with why', async (t) => {
+  const orchestrator = await open(t, {
+    models: {
+      idle: scripted({ weightsBytes: 4 * MiB }), kept: scripted({ weightsBytes: 5 * MiB }, { pinned: true }),
+      busy: scripted({ weightsBytes: 4 * MiB, textTimes: 50_000, text: 'la ', tokensPerSecond: 100, contextBytesPerToken: 0 }, { contextTokens: 200_000 }),
+    },
+  });
+  for (const name of ['idle', 'kept', 'busy']) await orchestrator.load(name);
+  const held = await orchestrator.lease({ model: 'of the app', bytes: 4 * MiB, onEvict: () => ({ residentBytes: 0 }) });
+  const stop = new AbortController();
+  const streaming = refusal(orchestrator.generate('busy', 'on and on', { signal: stop.signal, maxTokens: 100_000 }).result());
+  await until('the stream to run', async () => (await leaseOf(orchestrator, 'busy'))?.inFlight === 1);
+  const all = await orchestrator.evictAll({ deadlineMs: 2_000 });
+  t.strictSame(all.map(({ model, stayed }) => [model, stayed?.code ?? null]).sort(), [['busy', 'deadline_passed'], ['idle', null], ['kept', 'pinned'], ['of the app', null]]);
+  t.match(all.find(({ model }) => model === 'kept')?.stayed?.message, /kept/);
+  t.ok(all.filter(({ stayed }) => stayed === null).every(({ freedBytes }) => freedBytes >= 4 * MiB), 'as measured');
+  t.equal(held.held, false);
+  t.strictSame((await orchestrator.ledger()).leases.map(({ name }) => name).sort(), ['busy', 'kept']);
+  stop.abort();
+  t.equal((await streaming).code, 'request_cancelled', 'no call was cut before its caller left');
+  await orchestrator.pin('kept', false);
+  t.ok((await orchestrator.evictAll()).every(({ stayed }) => stayed === null));
+  t.strictSame((await orchestrator.ledger()).leases, [], 'nothing is left');
+  t.strictSame(await orchestrator.evictAll(), []);
+});

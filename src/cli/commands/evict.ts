@@ -1,6 +1,7 @@
-/** `leasehold evict`: puts a model away and says how many bytes came back. */
+/** `leasehold evict`: puts a model away, or with `--all` every one, and says how many bytes came back. */
+import { LeaseholdError } from '../../../protocol/index.js';
 import { duration } from '../arguments.js';
-import { stoppableOnceConfigured, type CommandContext } from '../context.js';
+import { stoppableOnceConfigured, withOrchestrator, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
 import { createStatusLine, noStatusLine } from '../terminal/progress.js';
@@ -13,12 +14,15 @@ import { withModel } from './with-model.js';
 const waitShownMs = 250;
 
 interface EvictOptions {
+  readonly all?: boolean;
   readonly park?: boolean;
   readonly deadline?: string;
 }
 
 export async function evict(context: CommandContext, args: readonly unknown[], options: EvictOptions): Promise<number> {
-  const [written] = args as [string];
+  const [written] = args as [string | undefined];
+  if ((written === undefined) !== (options.all === true)) throw new LeaseholdError('input_invalid', { field: 'evict', reason: 'give a model, or --all' }, { help: '`leasehold evict --help` shows how it is used.' });
+  if (written === undefined) return evictAll(context, options);
   const reference = await findModel(written, context.io);
   const deadlineMs = duration(options.deadline, '--deadline');
   const { io, json } = context;
@@ -42,6 +46,20 @@ export async function evict(context: CommandContext, args: readonly unknown[], o
       status.clear();
     }
     return exitCodes.done;
+  }));
+}
+
+/** Every model that holds anything, whoever holds it; who stays is named with why. */
+async function evictAll(context: CommandContext, options: EvictOptions): Promise<number> {
+  const { io, json } = context;
+  const deadlineMs = duration(options.deadline, '--deadline');
+  return stoppableOnceConfigured(context, async (signal) => withOrchestrator(context, { broker: 'attach' }, async ({ orchestrator }) => {
+    const evicting = orchestrator.evictAll({ target: options.park === true ? 'host' : 'none', ...(deadlineMs === undefined ? {} : { deadlineMs }) });
+    const models = await unlessAborted(evicting, signal);
+    if (json) writeJson(io, { models: models.map(({ model, freedBytes, stayed }) => ({ model, freedBytes, stayed: stayed === null ? null : { code: stayed.code, message: stayed.message } })) });
+    else if (models.length === 0) writeLine(io, 'No model holds anything.');
+    else for (const { model, freedBytes, stayed } of models) writeLine(io, stayed === null ? `${model} put away: ${formatBytes(freedBytes)} confirmed free.` : `${model} stays: ${stayed.message}`);
+    return models.every(({ stayed }) => stayed === null) ? exitCodes.done : exitCodes.failed;
   }));
 }
 
