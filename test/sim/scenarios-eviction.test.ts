@@ -208,3 +208,22 @@ t.test('R270: a victim that is alive and silent on commands frees nothing; the n
   t.equal(b.outcome, 'answered');
   t.strictSame(stage.auditor.violations, []);
 });
+
+t.test('B53: bytes decide who may stay, and no count of models: 100 GiB and 29 GiB stand on four cards of 48 GiB together; another 100 GiB takes the room of the first', async (t) => {
+  const cards = [0, 1, 2, 3].map((place) => ({ ...card24, device: `SIM-card-${place}`, totalBytes: 48 * gib }));
+  const four = { cards: 4, shares: [0.25, 0.25, 0.25, 0.25] };
+  const models = [model('large', 100 * gib, four), model('small', 29 * gib, { cards: 2, shares: [0.5, 0.5] }), model('second', 100 * gib, four)];
+  const stage = stageOf({ cards, models });
+  settle(stage, 'large');
+  settle(stage, 'small');
+  t.equal(stage.effects('move').length, 0, 'nobody left for it');
+  t.strictSame(['large', 'small'].map((key) => stage.lease(key)?.state), ['resident', 'resident']);
+  const second = stage.ask('second');
+  stage.until(() => second.outcome !== null);
+  t.equal(second.outcome, 'answered', 'no error for want of a place');
+  t.ok(stage.effects('move').every((move) => move.model === 'large' || move.model === 'small'));
+  t.equal(stage.lease('large')?.state === 'resident', false, 'two of 110 GiB do not fit 192');
+  for (const { device } of cards) t.ok(stage.world.card(device).usedBytes() <= 48 * gib);
+  t.equal(stage.world.counters.ooms, 0);
+  t.strictSame(stage.auditor.violations, []);
+});

@@ -5,7 +5,7 @@ export const scenarios: readonly string[] = [
   // Lease accounting, identity and time
   'B26', 'B28', 'B29', 'B31', 'B32', 'B34', 'B191',
   // Eviction and freeing
-  'B35', 'B37', 'B38', 'B40', 'B41', 'B43', 'B44', 'B46', 'B47', 'B49', 'B52', 'B55', 'B56', 'B58', 'B193', 'B194',
+  'B35', 'B37', 'B38', 'B40', 'B41', 'B43', 'B44', 'B46', 'B47', 'B49', 'B50', 'B52', 'B53', 'B55', 'B56', 'B58', 'B193', 'B194',
   // Concurrency, queue, deadlock
   'B59', 'B61', 'B62', 'B64', 'B65', 'B67', 'B68', 'B73', 'B74', 'B76', 'B77', 'B79', 'B80', 'B82', 'B83',
   // Crash, hang, zombie
