@@ -152,7 +152,10 @@ export interface Orchestrator {
   evictAll(options?: EvictOptions): Promise<readonly EvictedModel[]>;
   /** Models that are in the ledger and not in our catalogue, such as leases of holders, are named by their keys here and in `evict` and `explain`. */
   pin(model: string, pinned?: boolean): Promise<void>;
-  /** Leases bytes for this process itself; they count as there once it resolves, unless the request says `loading`. */
+  /**
+   * Leases bytes for this process itself; they count as there once it resolves, unless the request says `loading`. Each
+   * call is a lease of its own: two of one name are both charged, and neither is put away for the other.
+   */
   lease(request: HostLeaseRequest): Promise<HeldLease>;
   ledger(): Promise<LedgerState>;
   /** Why: by explain id or model name; the latest when left out. Newest first. */

@@ -181,7 +181,7 @@ function pickFrom<T>(random: Prng, items: readonly T[]): T | null {
 
 function knobsOf(scenario: Scenario): Knobs {
   return {
-    seed: scenario.seed, clients: 1, holders: 0, arrivalMs: 1, zipf: 1, floodMs: 0, deadlineMs: [1, 1],
+    seed: scenario.seed, clients: 1, holders: 0, arrivalMs: 1, zipf: 1, floodMs: 0, twins: 0, deadlineMs: [1, 1],
     cards: scenario.devices.map((device, index) => ({ device: `SIM-card-${index}`, ...device })),
     engines: Object.entries(scenario.engines).map(([name, engine]) => ({ name, memoryBytes: 0, ...engine })),
     models: Object.entries(scenario.models).map(([key, model]) => modelKnobs(key, model)),

@@ -196,6 +196,24 @@ t.test('a listener of the caller’s that throws loses its own call', async (t) 
   t.equal((await orchestrator.generate('m', 'x').result()).text, 'hello');
 });
 
+t.test('two leases of one name are two leases, asked for at once or one after the other, and no byte of either is free', async (t) => {
+  for (const loading of [false, true]) {
+    const orchestrator = await open(t, { models: {} });
+    const ask = (model: string, bytes: number, deadlineMs = 60_000) => orchestrator.lease({ model, bytes, loading, deadlineMs, onEvict: () => 'busy' });
+    const leases = [...await Promise.all([ask('buffer', 10 * MiB), ask('buffer', 20 * MiB)]), await ask('buffer', 20 * MiB)];
+    t.equal(new Set(leases.map(({ lease }) => lease)).size, 3);
+    t.match(await refusal(ask('other', 20 * MiB, 500)), { code: 'deadline_passed' });
+    t.match(await refusal(ask('buffer', 200 * MiB)), { code: 'never_fits' }, 'and a refusal leaves them');
+    const waiting = [ask('buffer', 5 * MiB), ask('buffer', 6 * MiB)];
+    for (const lease of leases) await lease.loaded({ residentBytes: 9 * MiB });
+    t.ok((await orchestrator.ledger()).leases.filter(({ model }) => model === 'buffer').length >= 3);
+    leases[2]!.release();
+    t.match((await Promise.all(waiting)).map(({ held }) => held), [true, true], 'two that wait under one name both come');
+    t.ok(leases[0]!.held && leases[1]!.held);
+    await orchestrator.close();
+  }
+});
+
 t.test('a call that can never fit costs the resident model nothing', async (t) => {
   const source = scripted({ weightsBytes: 4 * MiB, contextBytesPerToken: 1_024, text: 'still here' });
   const orchestrator = await open(t, { models: { small: { ...source, contextTokens: 2_048 }, vast: { ...source, contextTokens: 100_000 } } });

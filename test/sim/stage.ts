@@ -183,7 +183,7 @@ function isType(effect: AnyEffect, type: AnyEffect['type']): boolean {
 function knobsFor(options: StageOptions): Knobs {
   return {
     seed: options.seed ?? 1, cards: options.cards ?? [card24], engines: options.engines ?? [oneModelEngine, manyModelsEngine], models: options.models,
-    clients: 0, holders: 0, arrivalMs: 1_000, zipf: 1, floodMs: 0, deadlineMs: [1_000, 1_000], limits: { ...defaultLimits, ...options.limits }, classPolicies,
+    clients: 0, holders: 0, arrivalMs: 1_000, zipf: 1, floodMs: 0, twins: 0, deadlineMs: [1_000, 1_000], limits: { ...defaultLimits, ...options.limits }, classPolicies,
     allowLedgerOnly: options.allowLedgerOnly ?? false, faults: { ...noFaults, ...options.faults },
     memory: options.memory === undefined ? null : { reserveBytes: 0, confirms: 'process', allowUnknown: false, faults: noMemoryFaults, ...options.memory },
   };

@@ -36,18 +36,9 @@ export function chargeFor(bytes: number, exclusive: boolean): number {
   return exclusive ? bytes : withHeadroom(bytes);
 }
 
-const noLeases: readonly string[] = [];
-
-/** The lease that a budget request extends: the one it names, or the one its model already has there. */
-export function extendedLease(core: Core, request: { readonly lease: string | null; readonly generation: string; readonly model: string; readonly device: string }): Lease | null {
-  if (request.lease !== null) return core.leases.get(request.lease) ?? null;
-  const process = core.processes.get(request.generation);
-  if (process === undefined) return null;
-  for (const id of process.models.get(request.model)?.leases ?? noLeases) {
-    const lease = core.leases.get(id);
-    if (lease !== undefined && lease.device === request.device && isLive(lease) && lease.job === null) return lease;
-  }
-  return null;
+/** The lease that a budget request extends. One that names none asks for a lease of its own, whatever its process has of that name already. */
+export function extendedLease(core: Core, request: { readonly lease: string | null }): Lease | null {
+  return request.lease === null ? null : (core.leases.get(request.lease) ?? null);
 }
 
 /** A lease that may be extended: not on its way out. */

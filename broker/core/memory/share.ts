@@ -62,8 +62,7 @@ function ownHostNeed(core: Core, waiter: Waiter): number {
   const lease = extendedLease(core, waiter);
   const share = lease?.host ?? null;
   if (lease === null || share === null) return withHeadroom(Math.max(neededBytes, peakBytes));
-  const loads = !share.loaded || waiter.lease === null;
-  const wantedBytes = withHeadroom(Math.max(neededBytes + lease.hostBytes, loads ? peakBytes : 0));
+  const wantedBytes = withHeadroom(Math.max(neededBytes + lease.hostBytes, share.loaded ? 0 : peakBytes));
   return Math.max(0, wantedBytes - share.charge.chargedBytes);
 }
 
@@ -73,8 +72,6 @@ export function takeShare(core: Core, lease: Lease, waiter: BudgetWaiter): void 
   const { host } = core;
   if (share === null || host === null) return;
   if (waiter.host !== null) share.asked = waiter.host;
-  // Asked for anew, though some of it is still there: it is loaded anew.
-  if (waiter.lease === null) share.loaded = false;
   const { neededBytes, copyBytes, peakBytes } = share.asked;
   if (!share.loaded && copyBytes > 0) {
     const { freeBytes } = available(core, host);

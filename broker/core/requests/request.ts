@@ -14,9 +14,7 @@ import { hostHasRoom, refuseHost } from '../memory/admission.js';
 import { wasUseful } from '../processes/idle.js';
 import { asksNothing, capacityBytes, extendedLease, needOf, neverText, shownNeed, sumOf, wholeFloorBytes, wholeNeedBytes } from '../ledger/need.js';
 import { neverHere, noteAsked } from '../processes/model.js';
-import { mustLease } from '../must.js';
 import { enqueue, dequeue, waiterKey } from './queue.js';
-import { voidGrant } from '../ledger/release.js';
 import { count, emit, explain } from '../report.js';
 import { placeInQueue } from './shares.js';
 import type { BudgetWaiter, Card, Core, PlaceWaiter, Process, Waiter } from '../state.js';
@@ -32,7 +30,6 @@ export function onBudgetRequested(core: Core, event: BudgetRequested): void {
   const process = requester(core, event);
   if (process === null || raised(core, event)) return;
   process.startedFor = null;
-  if (event.lease === null) forgetLostGrants(core, process, event);
   const card = core.cards.get(event.device) ?? null;
   const waiter = card === null || wrongBytes(event.parts, event.peakBytes) !== null || wrongHost(event) !== null ? null : budgetWaiter(core, card, event);
   if (waiter !== null && card !== null) {
@@ -59,18 +56,6 @@ export function onBudgetRequested(core: Core, event: BudgetRequested): void {
   if (late === null && admitAtOnce(core, card, waiter)) return;
   if (late === null) enterWaiter(core, card, waiter);
   else refuse(core, event, card, late, waiter);
-}
-
-/**
- * Asked for anew, without a lease: a grant that was on its way has not arrived,
- * or was given back when it did. What its owner still says of it must not end
- * the next, which therefore has a name of its own.
- */
-function forgetLostGrants(core: Core, process: Process, event: BudgetRequested): void {
-  for (const id of [...(process.models.get(event.model)?.leases ?? [])]) {
-    const lease = mustLease(core, id);
-    if (lease.device === event.device && lease.state === 'granted' && lease.charge.residentBytes === 0) voidGrant(core, lease, 'asked for anew before it had begun');
-  }
 }
 
 /** Everything that is wrong with a budget request in itself; null: nothing is. */
@@ -118,16 +103,25 @@ function refuseQueueing(core: Core, card: Card, waiter: BudgetWaiter): Refusal |
   }
   const host = refuseHost(core, waiter);
   if (host !== null) return host;
-  for (const key of core.processes.get(waiter.generation)?.requests ?? []) {
+  const double = refuseDouble(core, waiter);
+  if (double !== null) return double;
+  if (!measurable(core, card)) {
+    return { code: 'device_unmeasured', details: { device: card.device, reading: card.missing?.reading ?? 'unknown' }, text: `free memory of ${card.device} cannot be read, and the ledger alone is not allowed` };
+  }
+  return placeInQueue(core, card, waiter.generation);
+}
+
+/** A worker has a model once, and one request open for it (D2). What a holder calls so may be many things, each with a lease of its own. */
+function refuseDouble(core: Core, waiter: BudgetWaiter): Refusal | null {
+  const process = core.processes.get(waiter.generation);
+  if (process?.role !== 'worker') return null;
+  for (const key of process.requests) {
     const other = core.waiters.get(key);
     if (other !== undefined && other.kind === 'budget' && other.model === waiter.model && (waiter.gang === null || other.gang !== waiter.gang)) {
       return { code: 'model_loading_elsewhere', details: { model: waiter.model, device: other.device }, text: `${waiter.model} already has a request open on ${other.device}` };
     }
   }
-  if (!measurable(core, card)) {
-    return { code: 'device_unmeasured', details: { device: card.device, reading: card.missing?.reading ?? 'unknown' }, text: `free memory of ${card.device} cannot be read, and the ledger alone is not allowed` };
-  }
-  return placeInQueue(core, card, waiter.generation);
+  return null;
 }
 
 /** False when the card will never be measured and the operator has not allowed the ledger alone. */

@@ -7,7 +7,7 @@ import { clearUnexplained } from './closed-cards.js';
 import { chargeFloor } from '../ledger/floors.js';
 import { isBytes } from '../ledger/headroom.js';
 import { reportShare } from '../memory/share.js';
-import { giveBack } from '../ledger/lease-events.js';
+import { giveBack, recall } from '../ledger/lease-events.js';
 import { enterLease, newLease, nextLeaseId, setState, wasLease } from '../ledger/lease-store.js';
 import { setCharged, setResident } from '../ledger/ledger.js';
 import { attachLease } from '../processes/model.js';
@@ -28,27 +28,36 @@ export function onModelsAnnounced(core: Core, event: Extract<CoreEvent, { type: 
   for (const id of process.commands) if (core.commands.get(id)?.kind === 'list') closeCommand(core, id);
   if (isStranger(process)) clearUnexplained(core, process);
   const held = new Map<string, ModelState>();
+  const spokenFor = new Set(event.models.map(({ lease }) => lease));
   for (const state of event.models) {
-    const lease = leaseOf(core, process, state) ?? (process.returning ? takeIn(core, process, state) : null) ?? adopt(core, process, state);
-    if (lease !== null) held.set(lease.id, state);
+    const lease = leaseOf(core, process, state, spokenFor) ?? (process.returning ? takeIn(core, process, state) : null) ?? adopt(core, process, state);
+    if (lease === null) continue;
+    held.set(lease.id, state);
+    spokenFor.add(lease.id);
   }
   for (const id of [...process.leases]) {
     const lease = mustLease(core, id);
     const state = held.get(id);
     if (state !== undefined) reconcile(core, process, lease, state);
-    // What was granted a moment ago may not have reached it yet: the recall looks after that (D5).
-    else if (lease.state !== 'granted' && lease.state !== 'quarantined' && lease.release === null) giveBack(core, lease);
+    else if (lease.state === 'granted') askAfter(core, process, lease);
+    else if (lease.state !== 'quarantined' && lease.release === null) giveBack(core, lease);
   }
   if (process.returning) strandBroken(core, process, event.models);
   if (process.returning && process.sessionOpen && process.state !== 'ending') returned(core, process);
 }
 
-function leaseOf(core: Core, process: Process, state: ModelState): Lease | null {
+/** What was granted a moment ago may not have reached it yet (D5). What was granted over a connection that is lost may never: asked at once, for it may want the same anew. */
+function askAfter(core: Core, process: Process, lease: Lease): void {
+  if (process.returning && lease.recallCommand === null) recall(core, lease);
+}
+
+/** By its name; one that names none of its own means whichever of that model there is of which no other state speaks. */
+function leaseOf(core: Core, process: Process, state: ModelState, spokenFor: ReadonlySet<string | null>): Lease | null {
   const named = state.lease === null ? undefined : core.leases.get(state.lease);
   if (named?.generation === process.generation && named.model === state.model) return named;
   for (const id of process.leases) {
     const lease = mustLease(core, id);
-    if (lease.model === state.model && (state.device === null || lease.device === state.device)) return lease;
+    if (!spokenFor.has(id) && lease.model === state.model && (state.device === null || lease.device === state.device)) return lease;
   }
   return null;
 }

@@ -78,7 +78,7 @@ function modelsOf(trace: Trace): ModelKnobs[] {
 /** The card holds what the trace's card holds, with the headroom that the broker adds to every lease. */
 function knobsOf(trace: Trace, models: readonly ModelKnobs[], { callers, modelsPerWorker, seed, limits = {} }: Crowd): Knobs {
   return {
-    seed, models, clients: 1, holders: 0, arrivalMs: 1, zipf: 1, floodMs: 0, deadlineMs: [1, 1], limits: { ...defaultLimits, queuedRequestsPerCardMax: Math.max(callers, defaultLimits.queuedRequestsPerCardMax), ...limits },
+    seed, models, clients: 1, holders: 0, arrivalMs: 1, zipf: 1, floodMs: 0, twins: 0, deadlineMs: [1, 1], limits: { ...defaultLimits, queuedRequestsPerCardMax: Math.max(callers, defaultLimits.queuedRequestsPerCardMax), ...limits },
     cards: [{ device, totalBytes: Math.ceil(trace.cardBytes * 1.1), reserveBytes: 0, confirms: 'process', floorBytes: 0 }],
     engines: [{ name: 'python', modelsPerWorker, partial: false, profilesFreeMemory: false, floorBytes: 0, spawnMs: 500, memoryBytes: 0 }],
     classPolicies, allowLedgerOnly: false, faults: noFaults, memory: null,

@@ -15,10 +15,12 @@ export class Demand {
   private stopped = false;
   private readonly random: Prng;
   private readonly flood: Prng;
+  private readonly twins: Prng;
 
   constructor(private readonly world: World) {
     this.random = new Prng(world.knobs.seed, 'demand');
     this.flood = new Prng(world.knobs.seed, 'flood');
+    this.twins = new Prng(world.knobs.seed, 'twin');
   }
 
   start(): void {
@@ -163,7 +165,9 @@ export class Demand {
       model, class: random.pick(classes), arrivedAtUs: nowUs, deadlineUs: nowUs + msToUs(random.int(...this.world.knobs.deadlineMs)),
       durationMs: random.int(5, model.callMs), contextBytes: null, onBegun: null, onEnd: null,
     };
-    holder.use({ ...model, ...onOneCard(model), key: `app-${model.key}`, pinned: false }, call);
+    const own = { ...model, ...onOneCard(model), key: `app-${model.key}`, pinned: false };
+    holder.use(own, call);
+    if (this.twins.chance(this.world.knobs.twins)) holder.use({ ...own, copy: 2 }, call);
   }
 }
 

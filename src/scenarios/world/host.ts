@@ -55,8 +55,9 @@ export abstract class ModelHost extends SimProcess implements Hosting {
   }
 
   model(spec: ModelKnobs): HostedModel {
-    let model = this.models.get(spec.key);
-    if (model === undefined) this.models.set(spec.key, (model = hostedModel(spec, this.devices)));
+    const name = spec.copy === undefined ? spec.key : `${spec.key}#${spec.copy}`;
+    let model = this.models.get(name);
+    if (model === undefined) this.models.set(name, (model = hostedModel(spec, this.devices)));
     return model;
   }
 

@@ -36,6 +36,8 @@ export interface ModelKnobs {
   readonly loadFails: number;
   /** What it takes of the machine's memory; null: it says nothing of it, and takes nothing. */
   readonly memory: ModelMemory | null;
+  /** Which of several things of this name in one process; left out: the only one. */
+  readonly copy?: number;
 }
 
 export interface EngineKnobs {
@@ -61,6 +63,8 @@ export interface Knobs {
   readonly zipf: number;
   /** Mean time between bursts of requests of one peer; 0: none. */
   readonly floodMs: number;
+  /** How often a holder wants a second thing of the same name at the same moment. */
+  readonly twins: number;
   readonly deadlineMs: readonly [number, number];
   readonly limits: Limits;
   readonly classPolicies: Readonly<Record<RequestClass, ClassPolicy>>;
@@ -86,6 +90,7 @@ export function knobsOf(seed: number): Knobs {
   const hangs = new Prng(seed, 'hangs');
   const shares = new Prng(seed, 'shares');
   const isTight = shares.chance(0.12);
+  const twins = new Prng(seed, 'twins');
   const starts = new Prng(seed, 'starts');
   const loadHangs = faults !== noFaults && hangs.chance(0.15) ? 0.1 : 0;
   const restarts = new Prng(seed, 'restarts');
@@ -118,6 +123,7 @@ export function knobsOf(seed: number): Knobs {
       hostGrowthBytesMax: remembers.pick([gib, 200 * mib]), ...thrashKnobs(new Prng(seed, 'thrash')),
     },
     floodMs: isTight ? shares.pick([500, 2_000, 8_000]) : 0,
+    twins: twins.chance(0.4) ? twins.pick([0.1, 0.5]) : 0,
     classPolicies,
     allowLedgerOnly: cards.some((card) => card.confirms === 'none') || random.chance(0.15),
     faults: { ...faults, ...wideFaults, loadHangs, breakMs, restartMs, neverReturns, breaksAtGrant },

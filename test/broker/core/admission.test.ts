@@ -269,8 +269,9 @@ t.test('B191: with no probe the ledger alone grants, flagged unverified; and a h
   stage.sample();
   const chargedBytes = stage.chargedBytes();
   test.equal(only(stage.ask(holder, 'm', 6 * GiB, { lease }).effects, 'grant').lease, lease, 'renewed');
-  test.equal(only(stage.ask(holder, 'm', 6 * GiB).effects, 'grant').lease, lease, 'claimed again');
+  test.equal(only(stage.ask(holder, 'm', 6 * GiB, { lease }).effects, 'grant').lease, lease, 'and again');
   test.equal(stage.chargedBytes(), chargedBytes, 'and charged once');
+  test.equal(all(stage.ask(holder, 'm', 6 * GiB).effects, 'grant').length, 0, 'without its name it is another 6 GiB');
   test.end();
 });
 

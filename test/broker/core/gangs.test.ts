@@ -25,6 +25,18 @@ t.test('R125: a gang is granted with the last of its requests, on all of its car
   test.ok(one?.gang !== null && one?.gang === two?.gang, 'the leases have a name in common');
 });
 
+t.test('what is asked for beside a gang of the same name that has not begun leaves all of it', async (test) => {
+  const stage = twoCards();
+  const worker = stage.wideWorker([a, b]);
+  const gang = stage.askGang(worker, 'wide', { [a]: 4 * GiB, [b]: 4 * GiB });
+  const leases = all(gang.effects, 'grant').map(({ lease }) => lease);
+  stage.ask(worker, 'wide', 60 * GiB, { device: a });
+  stage.ask(worker, 'wide', GiB, { device: a });
+  stage.ask(worker, 'wide', GiB, { device: a, gang: { gang: 'half', size: 2 }, deadlineMs: 1_000 });
+  stage.pass(2_000);
+  test.match(leases.map((lease) => stage.lease(lease)), [{ state: 'granted' }, { state: 'granted' }]);
+});
+
 t.test('R125: while one card has no room, nothing is granted on the other, and singles pass there until the gang may insist', async (test) => {
   const stage = twoCards();
   const holder = stage.session('holder');

@@ -342,17 +342,6 @@ t.test('a parked model whose way back is being asked for is nobody\'s victim', a
   t.match(all(effects, 'wait').at(-1)?.reason, /nothing may leave the machine's memory/);
 });
 
-t.test('a model that is loaded anew beside what is left of it takes its peak again', async (t) => {
-  const on = stage(64 * GiB);
-  const worker = on.worker({ engine: 'python' });
-  const lease = on.granted(worker, 'm', GiB, { host: { peakBytes: 8 * GiB } });
-  on.load(worker, lease, GiB);
-  on.sample(host0);
-  t.equal(on.lease(lease)?.hostChargedBytes, 0);
-  t.equal(on.granted(worker, 'm', GiB, { host: { peakBytes: 8 * GiB } }), lease);
-  t.equal(on.lease(lease)?.hostChargedBytes, plusTenth(8 * GiB));
-});
-
 t.test('under pressure copies go first, then parked models, and one reading alone moves nobody', async (t) => {
   const on = stage(40 * GiB, { limits: { commandAnswerMs: 60_000, moveTimeoutMs: 60_000 } });
   const worker = on.worker({ engine: 'python' });

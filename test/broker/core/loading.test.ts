@@ -262,20 +262,66 @@ t.test('B31: a grant is confirmed within its time or recalled; only an answer cl
   test.end();
 });
 
-t.test('a model asked for anew while its grant is lost gets a lease of its own: what is still said of the old one ends nothing', (test) => {
+t.test('a second request of one name voids nothing: two leases, or a refusal that leaves the first as it is', (test) => {
+  for (const role of ['holder', 'worker'] as const) {
+    const stage = new Stage();
+    stage.card();
+    const owner = role === 'holder' ? stage.session('holder') : stage.worker();
+    const first = stage.granted(owner, 'a', 8 * GiB);
+    const second = stage.granted(owner, 'a', 9 * GiB);
+    test.not(first, second);
+    test.equal(stage.chargedBytes(), plusTenth(8 * GiB) + plusTenth(9 * GiB), `${role}: both are charged`);
+    for (const [bytes, deadlineMs, code] of [[30 * GiB, 60_000, 'never_fits'], [9 * GiB, 1_000, 'deadline_passed']] as const) {
+      const asked = stage.ask(owner, 'a', bytes, { deadlineMs });
+      test.match(only([...asked.effects, ...stage.pass(1_500)], 'deny'), { request: asked.request, code });
+    }
+    test.match([stage.lease(first), stage.lease(second)], [{ state: 'granted' }, { state: 'granted' }], `${role}: a denied request voids nothing`);
+    stage.load(owner, first, 8 * GiB);
+    stage.load(owner, second, 9 * GiB);
+    test.match([stage.lease(first), stage.lease(second)], [{ state: 'resident', residentBytes: 8 * GiB }, { state: 'resident', residentBytes: 9 * GiB }]);
+    const third = stage.ask(owner, 'a', GiB, {});
+    test.not(only(third.effects, 'grant').lease, first, `${role}: what names no lease extends none`);
+  }
+  test.end();
+});
+
+t.test('a holder may wait for two things of one name at once; a worker has a model once (D2)', (test) => {
   const stage = new Stage();
   stage.card();
+  stage.truth().foreignBytes = 20 * GiB;
+  stage.sample();
+  const holder = stage.session('holder');
+  const asked = [stage.ask(holder, 'a', 8 * GiB), stage.ask(holder, 'a', 8 * GiB)];
   const worker = stage.worker();
-  const lost = stage.granted(worker, 'a', 9 * GiB);
-  const recall = only(stage.pass(10_250), 'recall');
-  const again = stage.granted(worker, 'a', 9 * GiB);
-  test.not(again, lost);
-  test.equal(stage.chargedBytes(), plusTenth(9 * GiB), 'the lost one is not charged beside it');
-  stage.send({ type: 'recall_answered', generation: worker, command: recall.command, lease: lost, begun: false });
+  stage.ask(worker, 'a', 8 * GiB);
+  test.equal(only(stage.ask(worker, 'a', 8 * GiB).effects, 'deny').code, 'model_loading_elsewhere');
+  stage.truth().foreignBytes = 0;
+  const grants = all(stage.pass(1_000), 'grant');
+  test.same(grants.map(({ generation, request }) => [generation, request]), asked.map(({ request }) => [holder, request]));
+  test.equal(new Set(grants.map(({ lease }) => lease)).size, 2);
+  test.end();
+});
+
+t.test('a grant lost with its connection is asked after when its owner is back, and is charged until it answers', (test) => {
+  const stage = new Stage({ limits: { reattachGraceMs: 30_000 } });
+  stage.card();
+  const worker = stage.worker();
+  const lost = stage.granted(worker, 'a', 14 * GiB);
+  stage.send({ type: 'session_closed', generation: worker, reason: 'reset' });
+  stage.send({ type: 'process_resumed', generation: worker });
+  stage.ready(worker);
+  const recall = only(stage.send({ type: 'models_announced', generation: worker, seq: 1, models: [] }), 'recall');
+  test.equal(recall.lease, lost);
+  const again = stage.ask(worker, 'a', 14 * GiB);
+  test.equal(all(again.effects, 'grant').length, 0, 'there is no room beside it');
+  test.equal(stage.chargedBytes(), plusTenth(14 * GiB));
+  const granted = only([...stage.send({ type: 'recall_answered', generation: worker, command: recall.command, lease: lost, begun: false }), ...stage.pass(500)], 'grant');
+  test.equal(granted.request, again.request);
+  test.not(granted.lease, lost);
   stage.release(worker, lost, 'cancelled');
-  test.match(stage.lease(again), { state: 'granted', chargedBytes: plusTenth(9 * GiB) });
-  stage.load(worker, again, 9 * GiB);
-  test.match(stage.lease(again), { state: 'resident' });
+  test.match(stage.lease(granted.lease), { state: 'granted', chargedBytes: plusTenth(14 * GiB) }, 'what is still said of the old one ends nothing');
+  stage.load(worker, granted.lease, 14 * GiB);
+  test.match(stage.lease(granted.lease), { state: 'resident' });
   test.end();
 });
 

@@ -19,6 +19,8 @@ export interface BookOptions {
   readonly allowLedgerOnly: boolean;
   /** Null: the machine's memory is not leased. */
   readonly memory: { readonly allowUnknown: boolean } | null;
+  /** Above 0: a holder may have two things of one name. */
+  readonly twins: number;
 }
 
 /** Failures of one model or engine in a row, and until when the next attempt must wait. */

@@ -53,7 +53,6 @@ export function followEffect(check: Check, effect: Effect): void {
       return;
     }
     case 'publish': {
-      followVoid(check, effect.name, effect.data);
       const loaded = effect.name === 'loaded' ? book.leases.get(String(effect.data['lease'])) : undefined;
       if (loaded !== undefined) loaded.shownBytes = Number(effect.data['chargedBytes']);
       return;
@@ -62,16 +61,6 @@ export function followEffect(check: Check, effect: Effect): void {
     case 'sample':
     case 'explain':
   }
-}
-
-/** A grant that its owner asks for anew: it never came, and nothing can be there. */
-function followVoid(check: Check, name: string, data: EffectOf<'publish'>['data']): void {
-  const { book } = check;
-  const lease = name === 'released' && data['how'] === 'asked for anew before it had begun' ? book.leases.get(String(data['lease'])) : undefined;
-  if (lease === undefined) return;
-  if (lease.stage !== 'granted') check.broken('lease-reused', `${lease.lease} (${lease.model}) is taken back as never begun; by the log it is ${lease.stage}`);
-  lease.neverCame = true;
-  book.closeLease(lease, 0);
 }
 
 /** Where it waits: in a card's queue, or for a worker that has been started (for it, when it is the first). */

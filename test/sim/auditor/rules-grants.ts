@@ -20,8 +20,8 @@ export function checkGrant(check: Check, grant: EffectOf<'grant'>): void {
   if (book.formerLeases.has(grant.lease) && !book.leases.has(grant.lease)) check.broken('lease-reused', `${name}: an earlier broker gave that lease`);
   if (book.closedLeases.get(grant.lease)?.revived === false) check.broken('lease-reused', `${name}: that lease had ended`);
   const lease = book.leases.get(grant.lease) ?? null;
-  // What is still on its way about the earlier grant (given back, never come) would end the new one.
-  if (request.kind === 'budget' && request.lease === null && lease?.stage === 'granted') check.broken('lease-reused', `${name}: an earlier grant of that lease has not begun`);
+  // Two things of one name are two leases; and what is still on its way about the first (given back, never come) would end the second.
+  if (request.kind === 'budget' && request.lease === null && lease !== null) check.broken('lease-reused', `${name}: it named no lease, and gets one that is ${lease.stage}`);
   // Said by its owner to be gone, and there all the same: what is charged for it the book does not know.
   if (lease === null && book.closedLeases.get(grant.lease)?.revived === true) {
     checkReading(check, name, card);

@@ -95,8 +95,18 @@ export const ledgerMutants: readonly Mutant[] = [
     from: "return seat.readingBytes === 0 && (process?.sessionOpen !== true || process.state === 'ending');", to: 'return false;',
   },
   {
-    name: 'lost-grant-kept', about: 'a model asked for anew is granted the lease whose grant was lost, which an old answer ends', file: 'requests/request.js', pinnedBy: 'loading',
-    from: 'if (event.lease === null)\n        forgetLostGrants(core, process, event);', to: '',
+    name: 'second-grant-voids-first', about: 'what is asked for again under one name before it has begun is taken to have been lost', file: 'ledger/lease-store.js',
+    from: 'enterLease(core, card, lease);\n    return lease;',
+    to: "for (const other of [...core.leases.values()]) if (other.generation === generation && other.model === model && other.device === card.device && other.state === 'granted' && gang === null) closeLease(core, other);\n    enterLease(core, card, lease);\n    return lease;",
+  },
+  {
+    name: 'name-is-enough', about: 'what names no lease is granted the one that its process has under that name', file: 'ledger/need.js',
+    from: 'return request.lease === null ?',
+    to: "for (const lease of request.lease === null ? core.leases.values() : []) if (lease.generation === request.generation && lease.model === request.model && lease.device === request.device && lease.state === 'resident' && lease.job === null) return lease;\n    return request.lease === null ?",
+  },
+  {
+    name: 'lost-grant-slowly-asked-after', about: 'a grant that was lost with its connection is asked after only when its time is over', file: 'restart/announce.js', pinnedBy: 'loading',
+    from: 'recall(core, lease);', to: '',
   },
   {
     name: 'old-reading-blames', about: 'a reading taken before the ledger alone took a release for done shows bytes that nothing explains', file: 'ledger/release.js', pinnedBy: 'reconciliation',
