@@ -11,6 +11,7 @@ export const errorTable = {
   hello_refused: { number: 108, http: 401, retryable: false, message: "The proof in hello is wrong for role {role}.", help: "Workers use the key from their environment; holders and clients the secret in the state folder." },
   hello_timeout: { number: 109, http: 408, retryable: false, message: "No valid hello within {limitMs} ms.", help: "Send hello first, then wait for welcome." },
   peer_uid: { number: 110, http: 403, retryable: false, message: "The peer runs as uid {theirs}; this broker serves uid {ours} alone.", help: "Run the peer as the same user." },
+  peer_pid_unseen: { number: 122, http: 403, retryable: false, message: "The pid of this {role} cannot be seen from the broker's PID namespace.", help: "Run the broker outside the container, or in the same PID namespace (docker run --pid=host). Clients may connect from anywhere." },
   peer_too_slow: { number: 111, http: 503, retryable: true, message: "The peer left {bytes} bytes unread; the limit is {limitBytes} bytes.", help: "Read faster, or raise limits.outgoingBytesMax." },
   too_many_sessions: { number: 112, http: 503, retryable: true, message: "{limit} sessions are open, the limit.", help: "Close some, or raise limits.sessionsMax." },
   too_many_requests: { number: 113, http: 429, retryable: true, message: "{limit} requests are open on this connection, the limit.", help: "Wait for answers before sending more." },

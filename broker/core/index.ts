@@ -6,6 +6,7 @@ export { checkInvariants } from './invariants.js';
 export { ledgerView } from './view-build.js';
 export { callsInside } from './processes/calls.js';
 export { floorsOf, mayHold, shareReading } from './restart/on-record.js';
+export { isHeard } from './processes/process.js';
 export { explainRecords, type ExplainFilter } from './report.js';
 export { evictionTarget, type DelegatedEviction, type EvictionTarget } from './cards/offset.js';
 export { headroom, withHeadroom, withoutHeadroom, isBytes, leasableBytesMax } from './ledger/headroom.js';

@@ -76,6 +76,7 @@ export class AdmissionDesk {
         throw new LeaseholdError('protocol_version', { theirs: message.protocol, ours: protocolVersion });
       }
       checkUid(stream);
+      checkPid(stream, message.role);
       const resident = this.#desk.admit(message, stream, channel);
       this.#waiting.leave(channel);
       return resident;
@@ -99,4 +100,12 @@ function checkUid(stream: ByteStream): void {
   const ours = process.getuid?.();
   if (process.platform !== 'linux' || ours === undefined) return;
   if (stream.peerUid !== ours) throw new LeaseholdError('peer_uid', { theirs: stream.peerUid ?? 'unknown', ours });
+}
+
+/**
+ * The system says 0 of a peer in a namespace of pids that cannot be seen from here. That is no pid: nobody could tell
+ * when such a process ends, or which of them all it is. A client holds nothing, and may come from there.
+ */
+function checkPid(stream: ByteStream, role: Hello['role']): void {
+  if (stream.peerPid === 0 && role !== 'client') throw new LeaseholdError('peer_pid_unseen', { role });
 }

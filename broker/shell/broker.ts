@@ -4,7 +4,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { LeaseholdError, classPolicies, type ClassPolicy, type Limits, type RequestClass } from '../../protocol/index.js';
 import { errorMessage, listen, memoryPair, removeStaleSocket, type ByteStream, type Listener } from '../../protocol/node/index.js';
-import { callsInside, createCore, floorsOf, mayHold, shareReading, type Core } from '../core/index.js';
+import { callsInside, createCore, floorsOf, isHeard, mayHold, shareReading, type Core } from '../core/index.js';
 import { SimulatedCard, type CardDescription } from '../devices/index.js';
 import { createSupervisor, isAlive, processTable, startTimeOf, type Supervisor } from '../supervisor/index.js';
 import { AdmissionDesk, shuttingDown } from './admission-desk.js';
@@ -136,6 +136,7 @@ class RunningBroker implements Broker {
   readonly #holders: Holders;
   readonly #resumes = new Resumes(this.bootId);
   readonly #desk: AdmissionDesk;
+  readonly #reception: Reception;
   readonly #startedAtUs = monotonicUs();
   #listener: Listener | null = null;
   #keeper: Keeper | null = null;
@@ -163,10 +164,11 @@ class RunningBroker implements Broker {
     this.#records = new ProcessRecords(this.stateFolder, this.#log);
     this.#holders = this.#createHolders();
     this.#workers = this.#createWorkers();
-    this.#supervisor = createSupervisor(this.#workers.handlers, { limits, tokenPrefix: this.bootId, onNote: (generation, note) => { this.#log.warn({ generation }, note); } });
+    this.#supervisor = createSupervisor(this.#workers.handlers, { limits, tokenPrefix: this.bootId, speaks: (generation) => this.#sessions.get(generation) !== undefined && isHeard(this.#core, generation), onNote: (generation, note) => { this.#log.warn({ generation }, note); } });
     this.#workers.use(this.#supervisor);
     this.#sampler = new Sampler(limits.sampleIntervalMs, this.#owners(), (event) => { this.#loop.feed(event); });
-    this.#desk = new AdmissionDesk(limits, this.#createReception());
+    this.#reception = this.#createReception();
+    this.#desk = new AdmissionDesk(limits, this.#reception);
   }
 
   /** A start that fails half way leaves nothing that listens or ticks. */
@@ -326,7 +328,9 @@ class RunningBroker implements Broker {
       onGone: (generation, identity, obituary) => {
         this.#resumes.died(generation);
         this.#holders.forget(generation);
-        if (identity !== null) this.#cardDesk.gone(identity.pid);
+        // What it has on simulated cards is its pid's: another session of that may live on.
+        if (identity !== null && this.#workers.watchedBy(identity.pid).length === 0) this.#cardDesk.gone(identity.pid);
+        this.#reception.gone(generation);
         const facts = { generation, how: obituary.how, lastLines: lastWords(obituary.lastLines), brokerEnds: this.#desk.closed };
         this.#publish('obituary', facts);
       },

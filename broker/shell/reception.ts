@@ -82,6 +82,15 @@ export class Reception implements Desk {
     };
   }
 
+  /** The process that opened a session has ended, and nobody is heard on it: whoever else has the connection loses it. */
+  gone(generation: string): void {
+    const session = this.#options.sessions.get(generation);
+    if (session?.role !== 'holder') return;
+    const error = new LeaseholdError('connection_lost', { peer: generation, reason: 'the process that opened it has ended' });
+    this.#closed(session, error);
+    session.channel.destroy(error);
+  }
+
   #admitWorker(hello: Hello, pid: number): Admitted {
     const { workers, resumes } = this.#options;
     const spawn = hello.spawn ?? '';

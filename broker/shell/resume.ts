@@ -27,6 +27,8 @@ export class Resumes {
     if (!rest.startsWith('s')) throw refused(generation, 'it belongs to another process');
     if (this.#dead.has(generation)) throw refused(generation, 'it has ended');
     if (bootId === this.#bootId && Number(rest.slice(1)) > known.given) throw refused(generation, 'it was never given');
+    // Everybody whose pid we cannot see has this one.
+    if (peer.pid === 0) throw refused(generation, 'its process cannot be seen from here');
     if (known.identity !== null && (known.identity.pid !== peer.pid || known.identity.startTime !== peer.startTime)) throw refused(generation, 'it belongs to another process');
   }
 

@@ -20,6 +20,8 @@ export interface SupervisorOptions {
   readonly onNote?: (generation: string, note: string) => void;
   /** How often holders are looked at. Default 500 ms. */
   readonly watchIntervalMs?: number;
+  /** Whether a process that is watched is heard by another way than its pid: a fork of it may have its connection. Default: never. */
+  readonly speaks?: (generation: string) => boolean;
   readonly outputLinesPerSecondMax?: number;
   readonly table?: ProcessTable;
 }
@@ -76,7 +78,7 @@ class ProcessSupervisor implements Supervisor {
     });
     this.#watcher = new Watcher(this.#table, options.watchIntervalMs ?? 500, (generation) => {
       handlers.onExited(generation, { exitCode: null, signal: null, how: 'gone', lastLines: [], reaped: [] });
-    });
+    }, options.speaks);
   }
 
   spawn(request: SpawnRequest): void {

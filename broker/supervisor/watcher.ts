@@ -6,11 +6,14 @@ export class Watcher {
   readonly #table: ProcessTable;
   readonly #intervalMs: number;
   readonly #onGone: (generation: string) => void;
+  readonly #speaks: (generation: string) => boolean;
   readonly #watched = new Map<string, ProcessIdentity>();
   #timer: NodeJS.Timeout | null = null;
 
-  constructor(table: ProcessTable, intervalMs: number, onGone: (generation: string) => void) {
+  /** `speaks`: whoever has its connection is heard on it; then something of it lives on, whatever became of its pid. */
+  constructor(table: ProcessTable, intervalMs: number, onGone: (generation: string) => void, speaks: (generation: string) => boolean = () => false) {
     this.#table = table;
+    this.#speaks = speaks;
     this.#intervalMs = intervalMs;
     this.#onGone = onGone;
   }
@@ -41,7 +44,7 @@ export class Watcher {
 
   #look(): void {
     for (const [generation, identity] of this.#watched) {
-      if (isAlive(this.#table, identity)) continue;
+      if (isAlive(this.#table, identity) || this.#speaks(generation)) continue;
       this.unwatch(generation);
       this.#onGone(generation);
     }

@@ -42,7 +42,7 @@ export interface LineHandlers {
 }
 
 /** Told so, there is no use in asking again. */
-const finalRefusals: ReadonlySet<string> = new Set(['hello_refused', 'resume_refused', 'protocol_version', 'peer_uid', 'message_unexpected', 'message_invalid', 'generation_stale']);
+const finalRefusals: ReadonlySet<string> = new Set(['hello_refused', 'resume_refused', 'protocol_version', 'peer_uid', 'peer_pid_unseen', 'message_unexpected', 'message_invalid', 'generation_stale']);
 const seekPauseMs = 100;
 
 /** Connects and is greeted; rejects with what the broker says against it. Until `staff` is called what comes is kept. */

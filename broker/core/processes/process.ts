@@ -180,6 +180,13 @@ export function heartbeatDue(core: Core, process: Process): void {
   watchHeartbeat(core, process.generation, core.attendedUs);
 }
 
+/** Whether somebody beats on its session: when its pid is gone, a fork of it, which goes on with what it holds. */
+export function isHeard(core: Core, generation: string): boolean {
+  const process = core.processes.get(generation);
+  const { heartbeatIntervalMs, heartbeatMissesMax } = core.options.limits;
+  return process?.sessionOpen === true && core.attendedUs - process.lastHeartbeatUs < heartbeatIntervalMs * heartbeatMissesMax * 1_000;
+}
+
 /** It never ran: nothing was taken. */
 export function onSpawnFailed(core: Core, event: Of<'spawn_failed'>): void {
   const process = core.processes.get(event.generation);

@@ -2,13 +2,14 @@
 import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { defaultLimits, type ControlMessage } from '../../../protocol/index.js';
+import { LeaseholdError, defaultLimits, type ControlMessage } from '../../../protocol/index.js';
 import { AdmissionDesk } from '../../../broker/shell/admission-desk.js';
 import { effectiveLimits } from '../../../broker/shell/effective-limits.js';
 import { lockFile, readHolder } from '../../../broker/shell/file-lock.js';
 import { endOf, lastWords, typedEnd } from '../../../broker/shell/last-words.js';
 import { Loop, type UntimedEvent } from '../../../broker/shell/loop.js';
 import { PeerLog } from '../../../broker/shell/peer-log.js';
+import { Resumes } from '../../../broker/shell/resume.js';
 import { Sampler } from '../../../broker/shell/sampler.js';
 import { dataSocketPath, openStateFolder, readStateFolder, removeStaleDataSockets } from '../../../broker/shell/state-folder.js';
 import { Subscription } from '../../../broker/shell/subscription.js';
@@ -88,6 +89,24 @@ t.test('R66: the system’s word for who the peer is counts before any proof, an
     t.match(await refusal(channel.request(hello, { timeoutMs: 10_000 })), { code: 'peer_uid', details: { theirs, ours: String(ours) } });
     t.equal(admitted, 0);
   }
+});
+
+t.test('a peer whose pid cannot be seen from here holds nothing; a client may come, and is nobody else', async (t) => {
+  for (const role of ['holder', 'worker', 'client'] as const) {
+    let admitted = 0;
+    const desk = new AdmissionDesk(defaultLimits, { freePlaces: () => 1, admit: () => { admitted += 1; throw new LeaseholdError('hello_refused', { role }); } });
+    const [brokerEnd, peerEnd] = memoryPair('control');
+    Object.defineProperty(brokerEnd, 'peerPid', { value: 0 });
+    desk.receive(brokerEnd);
+    const channel = openChannel(peerEnd, { plane: 'control', side: role, limits: defaultLimits, handlers: { onMessage: () => undefined, onClose: () => undefined } });
+    const hello = { type: 'hello', protocol: 1, role, spawn: role === 'worker' ? 'b-w1' : null, proof: '0'.repeat(64), pid: 1, name: 'x', resume: null } as const;
+    const isAdmitted = role === 'client';
+    t.match(await refusal(channel.request(hello, { timeoutMs: 10_000 })), isAdmitted ? { code: 'hello_refused' } : { code: 'peer_pid_unseen', details: { role }, help: /--pid=host/ });
+    t.equal(admitted, isAdmitted ? 1 : 0, role);
+  }
+  const unseen = { pid: 0, startTime: null };
+  const refused = thrown(() => { new Resumes('b').checkPeer('b-s1', unseen, { given: 3, identity: unseen }); });
+  t.match(refused, { code: 'resume_refused', details: { generation: 'b-s1' } });
 });
 
 t.test('limits', async (t) => {

@@ -1,8 +1,12 @@
 /** What the broker owes to a session: one final answer for each id, also for those that were taken back. */
-import t from 'tap';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import t, { type Test } from 'tap';
 import { connectBroker } from '../../../src/client/index.js';
 import { readStateFolder } from '../../../src/orchestrator/index.js';
-import { MiB, folder, open, peer, refusal, scripted } from '../../integration/support.js';
+import { MiB, folder, lives, open, peer, refusal, scripted, until } from '../../integration/support.js';
 
 t.test('requests that were taken back leave room for new ones on their connection', async (t) => {
   const stateFolder = folder(t);
@@ -40,4 +44,31 @@ t.test('whoever else is connected, the broker’s own workers come in', async (t
   t.equal((await orchestrator.generate('m', 'x').result()).text, 'hello');
   t.match(await refusal(peer(stateFolder, 'client')), { code: 'too_many_sessions' }, 'a worker makes no room for others either');
   quiet.channel.end();
+});
+
+/** A holder in a process of its own, or in one that it has handed its connection to before it ended. */
+async function holderElsewhere(t: Test, stateFolder: string, model: string, how: 'stay' | 'hands'): Promise<{ readonly pid: number; readonly lease: string }> {
+  const started = spawn(process.execPath, [join(import.meta.dirname, '..', '..', 'integration', 'handed-holder.js'), stateFolder, model, how], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const ended = once(started, 'exit');
+  const [line] = await once(createInterface(started.stdout), 'line') as [string];
+  const holder = JSON.parse(line) as { readonly pid: number; readonly lease: string };
+  t.teardown(() => { if (lives(holder.pid)) process.kill(holder.pid, 'SIGKILL'); });
+  if (how === 'hands') await ended;
+  return holder;
+}
+
+t.test('D7: a holder whose connection a process of its own goes on with has not ended with its pid', { skip: process.platform === 'win32' ? 'connections are not handed on there' : false }, async (t) => {
+  const stateFolder = folder(t);
+  const orchestrator = await open(t, { stateFolder, devices: ['sim:64MiB'], models: {} });
+  const leaseOf = async (name: string) => (await orchestrator.ledger()).leases.find(({ model }) => model === name) ?? null;
+  const handed = await holderElsewhere(t, stateFolder, 'handed', 'hands');
+  t.notOk((await orchestrator.ledger()).holders.some(({ pid }) => pid === handed.pid), 'it is known by the pid that connected');
+  const other = await holderElsewhere(t, stateFolder, 'other', 'stay');
+  process.kill(other.pid, 'SIGKILL');
+  await until('the end of the other to be seen', async () => await leaseOf('other') === null);
+  t.match(await leaseOf('handed'), { lease: handed.lease, state: 'resident', residentBytes: 20 * MiB });
+  t.match(await refusal(orchestrator.lease({ model: 'third', bytes: 50 * MiB, deadlineMs: 300, onEvict: () => 'busy' })), { code: 'deadline_passed' }, 'no byte of it is free');
+  process.kill(handed.pid, 'SIGKILL');
+  await until('its end to be seen', async () => await leaseOf('handed') === null);
+  await until('nobody to be left', async () => (await orchestrator.ledger()).holders.every(({ pid }) => pid === process.pid));
 });
