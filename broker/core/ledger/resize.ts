@@ -50,8 +50,12 @@ function changesOf(core: Core, event: Resize, first: Lease): readonly Change[] |
   for (const { lease: id, parts } of [{ lease: event.lease, parts: event.parts }, ...(event.also ?? [])]) {
     const lease = core.leases.get(id);
     const isOther = lease === undefined || lease.generation !== event.generation || (lease !== first && (lease.gang === null || lease.gang !== first.gang));
-    if (isOther || changes.some((change) => change.lease === lease)) {
+    if (isOther) {
       unknownLease(core, event, id);
+      return null;
+    }
+    if (changes.some((change) => change.lease === lease)) {
+      emit(core, { type: 'fail', generation: event.generation, request: event.request, code: 'message_invalid', details: { type: 'resize_lease', field: 'also', expected: `other leases of its gang, each once: ${id} is named twice` } });
       return null;
     }
     const wrong = wrongBytes(parts, 0);

@@ -307,6 +307,11 @@ t.test('D17: a resize of a gang grows each of its cards or none, and tells all o
   const holder = stage.session('holder');
   const other = stage.granted(holder, 'theirs', GiB, { device: a });
   test.equal(only(stage.send({ type: 'resize_requested', generation: worker, request: 501, lease: leases[a] ?? '', parts: [], also: [{ lease: other, parts: [] }] }), 'fail').code, 'lease_unknown', 'a stranger’s lease cannot be named with it');
+  for (const twice of [[leases[a]], [leases[b], leases[b]]]) {
+    const also = twice.map((lease) => ({ lease: lease ?? '', parts: [] }));
+    const { code, details } = only(stage.send({ type: 'resize_requested', generation: worker, request: 502, lease: leases[a] ?? '', parts: [], also }), 'fail');
+    test.match({ code, details }, { code: 'message_invalid', details: { field: 'also', expected: /is named twice/ } }, 'nor one twice, itself among them');
+  }
 });
 
 t.test('B101: a placement over several cards takes those of least eviction cost, together', async (test) => {
