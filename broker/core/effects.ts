@@ -13,6 +13,8 @@ export type TerminateCause =
   /** Nobody waits any more for a worker that is still starting. */
   | 'unawaited'
   | 'silent'
+  /** It said that it ends, without having been told to. */
+  | 'leaving'
   | 'session_lost'
   | 'residue'
   | 'command_failed'

@@ -121,6 +121,8 @@ type Happening =
   | { readonly type: 'spawn_failed'; readonly generation: string; readonly code: string; readonly reason: string }
   | { readonly type: 'heartbeat'; readonly generation: string; readonly reserved: readonly { readonly device: string; readonly bytes: number }[] }
   | { readonly type: 'floor_measured'; readonly generation: string; readonly device: string; readonly bytes: number }
+  /** A worker ends by itself; it takes nothing any more. Its exit is still to come. */
+  | { readonly type: 'process_ending'; readonly generation: string; readonly reason: string }
   /** Confirmed: pid and start time are gone. The only thing, besides a measurement, that frees. */
   | {
       readonly type: 'process_exited';

@@ -14,7 +14,7 @@ import { checkTouched } from './invariants.js';
 import { onLeaseReleased, onLoadBegun, onRecallAnswered, onResidencyReported, onUseReported } from './ledger/lease-events.js';
 import { must, mustCard } from './must.js';
 import { onPlaceRequested } from './requests/place-request.js';
-import { onFloorMeasured, onHeartbeat, onKillUnconfirmed, onProcessExited, onProcessReady, onSessionClosed, onSessionOpened, onSpawnFailed } from './processes/process.js';
+import { onFloorMeasured, onHeartbeat, onKillUnconfirmed, onProcessEnding, onProcessExited, onProcessReady, onSessionClosed, onSessionOpened, onSpawnFailed } from './processes/process.js';
 import { makeGood } from './ledger/relief.js';
 import { onProcessRecorded, onProcessResumed } from './restart/reattach.js';
 import { onBudgetRequested, onRequestCancelled } from './requests/request.js';
@@ -86,6 +86,7 @@ function dispatch(core: Core, event: CoreEvent): void {
     case 'spawn_failed': onSpawnFailed(core, event); return;
     case 'heartbeat': onHeartbeat(core, event); return;
     case 'floor_measured': onFloorMeasured(core, event); return;
+    case 'process_ending': onProcessEnding(core, event); return;
     case 'process_exited': onProcessExited(core, event); return;
     case 'kill_unconfirmed': onKillUnconfirmed(core, event); return;
     case 'place_requested': onPlaceRequested(core, event); return;

@@ -12,6 +12,8 @@ export function toEvent(generation: string, message: ControlMessage): UntimedEve
       return { type: 'heartbeat', generation, reserved: message.reserved };
     case 'floor':
       return { type: 'floor_measured', generation, device: message.device, bytes: message.bytes };
+    case 'ending':
+      return { type: 'process_ending', generation, reason: message.reason };
     case 'ready':
       return { type: 'process_ready', generation, capabilities: message.capabilities, floors: message.floors };
     case 'place':

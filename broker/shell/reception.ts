@@ -184,6 +184,10 @@ export class Reception implements Desk {
       case 'card_free':
         session.channel.send(cards.answer(session, message));
         return;
+      case 'ending':
+        // What it was told to, by us or by the signal that goes with it.
+        if (workers.named(session.generation)?.ending === true) return;
+        break;
       default:
         break;
     }

@@ -76,6 +76,9 @@ export const controlMessages = {
     /** The whole floor now, not the difference. */
     bytes: bytes(),
   }),
+  ending: message('I end, and was not told to by you: a signal, say. Place nothing here any more.', ['worker'], {
+    reason: shortText(),
+  }),
   ok: message('Done; nothing else to say.', anyone, { id: id(), newModels: announcements() }),
   error: message('The request failed, or (id null) the connection did and ends.', anyone, {
     id: nullable(id()),

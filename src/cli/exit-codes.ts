@@ -35,7 +35,7 @@ const statusOf: Readonly<Record<ErrorCode, keyof typeof exitCodes>> = {
   spawn_failed: 'failed', worker_exited: 'failed', worker_silent: 'failed', engine_missing: 'failed', load_failed: 'failed', engine_hung: 'failed', card_unusable: 'failed',
   broker_lost: 'noBroker', broker_running: 'failed', resume_refused: 'failed', shutting_down: 'failed', answer_cut: 'failed', generation_failed: 'failed', stream_unread: 'failed',
   // What the user gave
-  device_unknown: 'usage', bytes_invalid: 'usage', model_unknown: 'usage', model_invalid: 'usage', engine_unknown: 'usage', estimate_unknown: 'usage',
+  device_unknown: 'usage', bytes_invalid: 'usage', model_unknown: 'usage', model_invalid: 'usage', model_key_taken: 'failed', engine_unknown: 'usage', estimate_unknown: 'usage',
   context_too_small: 'usage', embedding_unsupported: 'usage', input_invalid: 'usage', config_unreadable: 'usage', config_invalid: 'usage', limit_relation: 'usage',
   // Models from a hub: what another reference or setting would mend is usage; what the network or the disk did is not.
   reference_invalid: 'usage', repository_missing: 'usage', repository_private: 'usage', repository_gated: 'usage', revision_missing: 'usage', config_json_missing: 'usage',

@@ -77,7 +77,7 @@ export class Attempts {
     if (signal?.aborted === true) throw signal.reason instanceof LeaseholdError ? signal.reason : LeaseholdError.from(error);
     const wasLost = isLostWorker(error);
     // By then the broker knows of the end, too, and does not send the next try to the same worker.
-    const explained = wasLost && this.#link !== null ? await this.#link.obituaries.explain(error, this.#generation) : LeaseholdError.from(error);
+    const explained = wasLost && !isRefusal(error) && this.#link !== null ? await this.#link.obituaries.explain(error, this.#generation) : LeaseholdError.from(error);
     // Without a broker within reach there is nobody to ask again; whoever looked for one has looked long enough.
     if (!wasLost || this.#link === null || tokensReceived(error) > 0 || !this.#mayGoOn(explained)) throw this.#told(this.#asAsked(explained));
     this.#lost = explained;
@@ -86,13 +86,16 @@ export class Attempts {
     const thisPauseMs = this.#pauseMs * (1 + Math.random());
     this.#pauseMs = Math.min(lastPauseMs, 2 * this.#pauseMs);
     // Whoever aborts meanwhile is told by the next try, as everywhere.
-    await Promise.race([pause(thisPauseMs), unlessAborted(new Promise<void>(() => undefined), signal).catch(() => undefined)]);
+    await pause(thisPauseMs, undefined, signal === undefined ? {} : { signal }).catch(() => undefined);
   }
 
-  /** Counts what was lost. Who says that it ends is followed by somebody else, or by nobody: that is the deadline's to judge. */
+  /**
+   * Counts what was lost. A broker that says that it ends is followed by another, or by none: that is the deadline's to
+   * judge. A worker that does is one that we were sent to.
+   */
   #mayGoOn({ code }: LeaseholdError): boolean {
     if (code === 'worker_exited') this.#workersLeft -= 1;
-    else if (code !== 'shutting_down') this.#waysLeft -= 1;
+    else if (code !== 'shutting_down' || this.#generation !== null) this.#waysLeft -= 1;
     return this.#workersLeft > 0 && this.#waysLeft > 0 && this.#timeLeftMs > this.#pauseMs;
   }
 
@@ -140,6 +143,11 @@ const lostCodes: ReadonlySet<string> = new Set(['connection_lost', 'connect_fail
 /** The worker was lost, or the way to it or to the broker. A refusal of the broker or the engine stands. */
 function isLostWorker(error: unknown): boolean {
   return lostCodes.has(LeaseholdError.from(error).code);
+}
+
+/** Said by a worker that ends, which its broker knows by then: there is nothing to wait for. */
+function isRefusal(error: unknown): boolean {
+  return LeaseholdError.from(error).code === 'shutting_down' && tokensReceived(error) === 0;
 }
 
 function tokensReceived(error: unknown): number {

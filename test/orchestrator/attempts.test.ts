@@ -1,4 +1,5 @@
 /** How often a call is tried, by what was lost, and for how long; on a broker that there is none of. */
+import { getEventListeners } from 'node:events';
 import t from 'tap';
 import { LeaseholdError, type ErrorCode } from '../../protocol/index.js';
 import { silentLog } from '../../broker/shell/index.js';
@@ -36,6 +37,18 @@ t.test('a broker that says that it ends is left within the deadline, and no late
   const { times, error } = await tried(() => Promise.resolve(losing('shutting_down')), { deadlineMs: 700 });
   t.match(error, { code: 'shutting_down' });
   t.ok(times >= 2 && performance.now() - startedMs < 10_000);
+});
+
+t.test('a worker that ends is left at once, and not for ever; waiting between two tries leaves no listener behind', async (t) => {
+  const explained = { count: 0 };
+  const refusing = {
+    callers: { place: () => Promise.resolve({ generation: 'b-w1' }), open: () => Promise.reject(new LeaseholdError('shutting_down', { what: 'The worker' })) },
+    obituaries: { explain: (error: unknown) => { explained.count += 1; return Promise.resolve(LeaseholdError.from(error)); } },
+  } as unknown as Link;
+  const { signal } = new AbortController();
+  t.match(await tried(() => Promise.resolve(refusing), { signal }), { times: 8, error: { code: 'shutting_down', details: { what: 'The worker' } } });
+  t.equal(explained.count, 0, 'no word of its end is waited for');
+  t.equal(getEventListeners(signal, 'abort').length, 0);
 });
 
 t.test('a broker that does not come is waited for until the deadline; one that cannot be had is told at once', async (t) => {

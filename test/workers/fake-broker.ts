@@ -12,6 +12,8 @@ export interface FakeBrokerOptions {
   readonly limits?: Limits;
   /** What the simulated card holds. */
   readonly cardBytes?: number;
+  /** Told with the welcome; default 0: who loses it need not look for another. */
+  readonly reattachGraceMs?: number;
   /** Takes a request for room; default: granted at once under a new lease. Return false to leave it to the default. */
   readonly onBudget?: (message: Control<'request_vram_budget'>, broker: FakeBroker) => boolean;
   /** Takes any other message; true: it has been answered. */
@@ -137,7 +139,7 @@ export class FakeBroker {
         this.channel.send({
           type: 'welcome', id: message.id, protocol: 1, bootId: 'b', generation: message.role === 'worker' ? generation : 'b-s1',
           heartbeatIntervalMs: 1_000, frameBytesMax: 8 * 1024 * 1024, threads: 1,
-          reattachGraceMs: 0, devices: [],
+          reattachGraceMs: this.#options.reattachGraceMs ?? 0, devices: [],
         });
         return;
       case 'ready':

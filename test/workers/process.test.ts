@@ -133,8 +133,41 @@ t.test('endings', async (t) => {
       await broker.closed;
       t.match(broker.all('release_lease'), [{ lease: 'b-l1', cause: 'unloaded' }], `by ${how}: all that was said arrived before the end`);
       t.equal(broker.usedBytes, 0);
+      t.strictSame(broker.all('ending').map(({ reason }) => reason), how === 'signal' ? ['SIGTERM'] : [], 'the broker is told of what it did not order');
       await worker.end();
     }
+  });
+
+  t.test('one that is ending seeks no other broker when its own is lost: it would be taken for a host', async (t) => {
+    for (const how of ['signal', 'message']) {
+      const worker = await spawnWorker({ reattachGraceMs: 600_000 });
+      const { broker, child } = worker;
+      await broker.heard('ready');
+      const one = await worker.caller();
+      await one.load(model({ unloadMs: 300 }));
+      if (how === 'message') await broker.channel.request({ type: 'shutdown', graceMs: 600_000, reason: 'shutdown' }, { timeoutMs: 10_000 });
+      else {
+        child.kill('SIGTERM');
+        await broker.heard('ending');
+      }
+      broker.channel.destroy();
+      t.strictSame(await worker.exited, { code: 0, signal: null }, how);
+      t.equal(worker.brokers(), 1, 'nobody was greeted again');
+      await worker.end();
+    }
+  });
+
+  t.test('to take no new calls is an order of one broker: the next has not given it', async (t) => {
+    const worker = await spawnWorker({ reattachGraceMs: 600_000 });
+    await worker.broker.heard('ready');
+    const one = await worker.caller();
+    t.match(await worker.broker.channel.request({ type: 'drain' }, { timeoutMs: 10_000 }), { type: 'ok' });
+    t.equal(await codeOf(read(one.generate(ask(model())))), 'shutting_down');
+    const next = worker.next();
+    worker.broker.channel.destroy();
+    await (await next).heard('ready');
+    t.match(await read(one.generate(ask(model({ text: 'served again' })))), { text: 'served again' });
+    await worker.end();
   });
 
   t.test('an unload that hangs at the end is cut off by the grace', async (t) => {

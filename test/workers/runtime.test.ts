@@ -1,5 +1,6 @@
 /** The worker runtime before a scripted broker, in one process: loads, the broker's commands, contexts. */
 import t from 'tap';
+import type { ModelSpec } from '../../protocol/index.js';
 import { WorkerLog } from '../../workers/runtime/log.js';
 import { card, generation } from './fake-broker.js';
 import { ask, begun, codeOf, model, models, read, readOn, rig, turns } from './in-process.js';
@@ -262,9 +263,10 @@ t.test('commands', async (t) => {
   t.test('an unload that fails is told as failed with what is held, and the lease stands', async (t) => {
     const { broker, caller, close } = await rig();
     const one = await caller();
-    await one.load(model({ weightsBytes: 1_000, contextBytesPerToken: 0, faults: [{ at: 'unload', how: 'throw' }] }));
+    const spec = model({ weightsBytes: 1_000, contextBytesPerToken: 0, faults: [{ at: 'unload', how: 'throw' }] });
+    await one.load(spec);
     t.match(await broker.move().answer, { type: 'failed', code: 'move_failed', residentBytes: 1_000 });
-    t.equal(await codeOf(read(one.generate(ask(model())))), 'move_failed');
+    t.equal(await codeOf(read(one.generate(ask(spec)))), 'move_failed');
     t.match(await models(broker), [{ state: 'unloading', lease: 'b-l1', residentBytes: 1_000 }]);
     await close();
   });
@@ -346,6 +348,29 @@ t.test('commands', async (t) => {
     for (let line = 0; line < 500; line++) attached.log.line('info', `line ${String(line)}`);
     t.strictSame(await models(broker), []);
     t.ok(broker.all('log').length >= 400, 'and they arrive');
+    await close();
+  });
+
+  t.test('whoever means another model by the same key is refused, and changes nothing for those who mean what is here', async (t) => {
+    const { broker, caller, close } = await rig();
+    const [one, other] = [await caller(), await caller('b-s2')];
+    const spec = model({}, { options: { text: 'the right one' } });
+    const means = (asked: ModelSpec): Promise<string | null> => codeOf(read(other.generate(ask(asked))));
+    const strangers: readonly (readonly [string, ModelSpec])[] = [
+      ['source', model({ loadMs: 1 }, { options: { text: 'the right one' } })],
+      ['options', { ...spec, options: { text: 'another' } }],
+      ['options', { ...spec, options: {} }],
+      ['options', { ...spec, options: { text: 'the right one', loadMs: '1' } }],
+    ];
+    await one.load(spec);
+    for (const [field, stranger] of strangers) {
+      await t.rejects(read(other.generate(ask(stranger))), { code: 'model_key_taken', details: { model: 'm', field } });
+      t.equal((await read(one.generate(ask(spec)))).text, 'the right one');
+    }
+    await broker.move().answer;
+    // Nothing is loaded under it any more, and nobody is here: the key is free.
+    t.equal(await means(model({ text: 'another' })), null);
+    t.equal(await means({ ...model({ text: 'another' }), contextTokens: 256, parallel: 2, policy: { ttlMs: 5, pinned: false, exclusive: false } }), null, 'how it is used is not what it is');
     await close();
   });
 

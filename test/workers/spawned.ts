@@ -18,6 +18,10 @@ export interface Exit {
 export interface Spawned {
   readonly child: ChildProcess;
   readonly broker: FakeBroker;
+  /** Another one, that it comes to next. */
+  readonly next: () => Promise<FakeBroker>;
+  /** How often it has come. */
+  readonly brokers: () => number;
   readonly dataSocket: string;
   readonly exited: Promise<Exit>;
   /** What it wrote so far. */
@@ -32,6 +36,8 @@ export interface SpawnOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** The worker leads a process group of its own, as under a supervisor. */
   readonly detached?: boolean;
+  /** How long it seeks a broker when its own is lost; default: not at all. */
+  readonly reattachGraceMs?: number;
 }
 
 /** Starts it and waits for its connection; whether it becomes ready is the test's to see. */
@@ -39,8 +45,17 @@ export async function spawnWorker(options: SpawnOptions = {}): Promise<Spawned> 
   const folder = mkdtempSync(join(tmpdir(), 'lh-'));
   const dataSocket = join(folder, 'd.sock');
   let connected: (broker: FakeBroker) => void = () => undefined;
-  const first = new Promise<FakeBroker>((resolve) => { connected = resolve; });
-  const listener: Listener = await listen({ path: join(folder, 'b.sock'), onConnection: (stream) => { connected(new FakeBroker(stream)); } });
+  let brokers = 0;
+  const { reattachGraceMs = 0 } = options;
+  const next = (): Promise<FakeBroker> => new Promise((resolve) => { connected = resolve; });
+  const first = next();
+  const listener: Listener = await listen({
+    path: join(folder, 'b.sock'),
+    onConnection: (stream) => {
+      brokers += 1;
+      connected(new FakeBroker(stream, { reattachGraceMs }));
+    },
+  });
   const child = spawn(process.execPath, [program], {
     stdio: ['ignore', 'pipe', 'pipe'], detached: options.detached ?? false,
     env: {
@@ -57,7 +72,7 @@ export async function spawnWorker(options: SpawnOptions = {}): Promise<Spawned> 
   const broker = await Promise.race([first, exited.then((exit): never => { throw new Error(`it ended at once: ${JSON.stringify(exit)} ${stderr}`); })]);
   const callers: WorkerCaller[] = [];
   return {
-    child, broker, dataSocket, exited,
+    child, broker, next, brokers: () => brokers, dataSocket, exited,
     output: () => ({ stdoutBytes, stderr }),
     caller: async (name = 'b-s1') => {
       const caller = await openCaller({ dataSocket, ticket: broker.ticket(name), caller: name });

@@ -30,8 +30,11 @@ export interface AttachedWorker {
   readonly worker: Worker;
   readonly data: DataServer;
   readonly log: WorkerLog;
-  /** Ends calls, unloads, closes the engine and both planes, in this order, everything sent flushed. */
-  close(): Promise<void>;
+  /**
+   * Ends calls, unloads, closes the engine and both planes, in this order, everything sent flushed. `unasked`: why, where
+   * it is not the broker that wants it, which is told. A broker that is lost meanwhile is not sought.
+   */
+  close(unasked?: string): Promise<void>;
 }
 
 /** Learned sizes lie in the broker's private folder, where this worker's socket is; a pipe of Windows has no folder. */
@@ -60,8 +63,8 @@ export async function attachWorker(options: AttachOptions): Promise<AttachedWork
   await session.ready();
   return {
     worker, data, log,
-    close: async () => {
-      session.closing = true;
+    close: async (unasked) => {
+      session.leave(unasked ?? null);
       await worker.close();
       await learned.saved();
       await data.close();
@@ -86,7 +89,7 @@ async function startEngine(engine: Engine, environment: WorkerEnvironment, line:
 
 /** The worker's standing with its broker: signs of life, `ready`, and both anew whenever the broker is. */
 class WorkerSession {
-  closing = false;
+  #leaving = false;
   readonly #line: Line;
   readonly #worker: Worker;
   readonly #engine: Engine;
@@ -111,6 +114,8 @@ class WorkerSession {
         onDetached: () => {
           this.#heartbeats.stop();
           worker.detached();
+          // Another broker would take it for a host.
+          if (this.#leaving) line.end();
         },
         onReattached: (welcome) => {
           log.line('info', 'back with a broker', { bootId: welcome.bootId });
@@ -119,7 +124,7 @@ class WorkerSession {
         onLost: (error) => {
           this.#heartbeats.stop();
           resolve();
-          if (!this.closing) onLost(error);
+          if (!this.#leaving) onLost(error);
         },
       });
     });
@@ -144,6 +149,13 @@ class WorkerSession {
       }
     }
     this.#isReady = true;
+  }
+
+  /** It ends: the broker of now may know, and no other is sought. */
+  leave(unasked: string | null): void {
+    this.#leaving = true;
+    if (!this.#line.open) this.#line.end();
+    else if (unasked !== null) this.#line.send({ type: 'ending', reason: unasked });
   }
 
   async end(): Promise<void> {

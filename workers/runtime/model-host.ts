@@ -19,6 +19,8 @@ import { trimHost, type TrimAnswer } from './trim.js';
 
 export interface HostOptions {
   readonly key: string;
+  /** Of the first call: whoever comes later under its key means the same. */
+  readonly spec: ModelSpec;
   readonly engine: Engine;
   /** The cards that this process sees; a model is on all of them. */
   readonly devices: readonly string[];
@@ -53,7 +55,7 @@ export class ModelHost {
   readonly #commands: CommandGroup;
   readonly #events: UntimedDoorEvent[] = [];
   #feeding = false;
-  #spec: ModelSpec | null = null;
+  #spec: ModelSpec;
   #stage: StageText | null = null;
   #wake: NodeJS.Timeout | null = null;
   #toldUse = '';
@@ -62,6 +64,7 @@ export class ModelHost {
   constructor(options: HostOptions) {
     this.#options = options;
     this.key = options.key;
+    this.#spec = options.spec;
     const { drainBatchMax, queuedCallsPerModelMax } = options.limits;
     this.#door = createDoor({ drainBatchMax, queuedCallsMax: queuedCallsPerModelMax, growAfterUs, growPauseUs });
     this.#watch = new EngineWatch({ limits: options.limits, onHung: (error) => { this.#hung(error); } });
@@ -69,7 +72,7 @@ export class ModelHost {
     this.moves = new ModelMoves({
       ...options,
       watch: this.#watch,
-      spec: () => this.#specOrThrow(),
+      spec: () => this.#spec,
       waiting: () => this.#waiting(),
       state: () => this.#door.residency.kind,
       feed: (event) => { this.feed(event); },
@@ -115,8 +118,16 @@ export class ModelHost {
     });
   }
 
-  /** A call arrives. Its options of the model count from now on; what is loaded does not change by them. */
+  /**
+   * A call arrives. How much context it wants, and for how many, counts from now on; what is loaded does not change by it.
+   * One that means another model by this key is refused: what is here would answer it, or it whoever comes next.
+   */
   arrive(call: Call): void {
+    const field = differingField(this.#spec, call.spec);
+    if (field !== null) {
+      call.fail(new LeaseholdError('model_key_taken', { model: this.key, field }));
+      return;
+    }
     this.#spec = call.spec;
     this.#calls.set(call.id, call);
     this.feed({ type: 'call_arrived', call: call.forDoor(), parallel: call.spec.embedding ? 1 : call.spec.parallel });
@@ -285,11 +296,6 @@ export class ModelHost {
     }
   }
 
-  #specOrThrow(): ModelSpec {
-    if (this.#spec === null) throw new LeaseholdError('internal', { reason: `${this.key} has no description yet` });
-    return this.#spec;
-  }
-
   #afterStep(): void {
     const { residency, underway, queue } = this.#door;
     if (residency.kind === 'absent' || queue.length === 0) this.#stage = null;
@@ -328,6 +334,14 @@ export class ModelHost {
     for (const lease of this.#toldLeases) this.#options.reports.forget(lease);
     this.#options.onGone(this);
   }
+}
+
+/** The first of what is loaded, not how it is used, in which two descriptions differ; null: they mean the same. */
+function differingField(held: ModelSpec, asked: ModelSpec): 'source' | 'engine' | 'embedding' | 'options' | null {
+  for (const field of ['source', 'engine', 'embedding'] as const) if (held[field] !== asked[field]) return field;
+  const names = Object.keys(held.options);
+  const isSame = names.length === Object.keys(asked.options).length && names.every((name) => held.options[name] === asked.options[name]);
+  return isSame ? null : 'options';
 }
 
 /** The cards that models of this worker are loaded on: all that it sees, in the order of their UUIDs, else the pseudo-card (D18). */

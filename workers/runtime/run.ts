@@ -42,6 +42,8 @@ class Ending {
   graceMs = 5_000;
   #attached: AttachedWorker | null = null;
   #asked = false;
+  /** Why it ends, where nobody but a signal told it to. */
+  #unasked: string | undefined;
 
   attached(worker: AttachedWorker): void {
     this.#attached = worker;
@@ -51,6 +53,7 @@ class Ending {
   gracefully(graceMs: number | null, reason: string): void {
     if (this.#asked) return;
     this.#asked = true;
+    if (graceMs === null) this.#unasked = reason;
     this.#attached?.log.line('info', 'ending', { reason });
     setTimeout(() => {
       report(`not everything was unloaded within ${String(graceMs ?? this.graceMs)} ms`);
@@ -78,7 +81,7 @@ class Ending {
   }
 
   #close(worker: AttachedWorker): void {
-    worker.close().then(() => process.exit(workerExitCodes.ended), (error: unknown) => { this.fatally(error); });
+    worker.close(this.#unasked).then(() => process.exit(workerExitCodes.ended), (error: unknown) => { this.fatally(error); });
   }
 }
 

@@ -1,5 +1,5 @@
 /** A worker: its models by key, the broker’s commands to them, and the calls of its callers. */
-import { LeaseholdError, type ControlMessage, type Limits, type ModelState } from '../../protocol/index.js';
+import { LeaseholdError, type ControlMessage, type Limits, type ModelSpec, type ModelState } from '../../protocol/index.js';
 import { misdirected, takeOrder, type Orders } from '../../protocol/node/index.js';
 import { Announcer } from './announcer.js';
 import { Call, type CallRequest } from './call.js';
@@ -41,7 +41,9 @@ export class Worker {
   /** Open commands that take no word before their answer. */
   readonly #curt = new Set<number>();
   #calls = 0;
+  /** An order of the broker of now; the next one has not given it. */
   #draining = false;
+  #closing = false;
   #onEmpty: (() => void) | null = null;
 
   constructor(options: WorkerOptions) {
@@ -90,20 +92,21 @@ export class Worker {
         onFinished(call);
       },
     });
-    const refusal = this.#draining ? new LeaseholdError('shutting_down', { what: 'The worker' })
+    const refusal = this.#draining || this.#closing ? new LeaseholdError('shutting_down', { what: 'The worker' })
       : request.model.engine !== engine.name ? new LeaseholdError('engine_unknown', { engine: request.model.engine, known: engine.name })
         : checkRequest(call);
     if (refusal !== null) call.fail(refusal);
-    else this.#host(request.model.key).arrive(call);
+    else this.#host(request.model).arrive(call);
     return call;
   }
 
-  #host(key: string): ModelHost {
+  #host(spec: ModelSpec): ModelHost {
+    const { key } = spec;
     const present = this.#hosts.get(key);
     if (present !== undefined) return present;
     const { engine, channel, limits, fatal, learned } = this.#options;
     const host = new ModelHost({
-      key, engine, channel, limits, fatal, learned, devices: this.#devices, reports: this.#reports, log: this.#options.log,
+      key, spec, engine, channel, limits, fatal, learned, devices: this.#devices, reports: this.#reports, log: this.#options.log,
       answer: (command, answer, of) => { this.#answer(command, answer, of); },
       hung: (error) => { this.#hung(error); },
       onGone: (gone) => {
@@ -254,6 +257,7 @@ export class Worker {
 
   /** The connection is gone, calls go on. What was asked over it is void. */
   detached(): void {
+    this.#draining = false;
     this.#commands.clear();
     this.#curt.clear();
     for (const host of this.#hosts.values()) host.voidCommands();
@@ -283,7 +287,7 @@ export class Worker {
 
   /** Ends all calls, unloads everything; resolves when nothing is held any more that can be freed here. */
   async close(): Promise<void> {
-    this.#draining = true;
+    this.#closing = true;
     const empty = new Promise<void>((resolve) => { this.#onEmpty = resolve; });
     for (const host of this.#hosts.values()) host.close();
     if (this.#hosts.size > 0) await empty;

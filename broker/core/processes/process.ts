@@ -198,6 +198,17 @@ export function onSpawnFailed(core: Core, event: Of<'spawn_failed'>): void {
   removeProcess(core, process, false);
 }
 
+/** It is none to place anything in, and gets the grace of every end, no more. */
+export function onProcessEnding(core: Core, event: Of<'process_ending'>): void {
+  const process = core.processes.get(event.generation);
+  if (process === undefined) {
+    count(core, 'staleEvents');
+    return;
+  }
+  if (process.state === 'spawning') failJoined(core, process, `it ends: ${event.reason}`);
+  terminate(core, process, 'leaving', `it ends: ${event.reason}`);
+}
+
 /** Confirmed gone: leases close at once, bytes return. */
 export function onProcessExited(core: Core, event: Of<'process_exited'>): void {
   const process = core.processes.get(event.generation);

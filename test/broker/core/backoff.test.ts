@@ -111,3 +111,20 @@ t.test('a spawn that is not ready in time is ended, and those who waited for it 
   test.equal(all(effects, 'deny').filter((deny) => deny.code === 'spawn_failed').length, 2);
   test.end();
 });
+
+t.test('a worker that says that it ends is none to place anything in, and gets the grace of every end', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const leaving = stage.worker();
+  const lease = stage.resident(leaving, 'm', 4 * GiB);
+  const client = stage.session();
+  test.equal(only(stage.place(client, 'm').effects, 'placed').worker, leaving);
+  const effects = stage.send({ type: 'process_ending', generation: leaving, reason: 'SIGTERM' });
+  test.match(only(effects, 'terminate'), { generation: leaving, cause: 'leaving', graceMs: stage.core.options.limits.terminateGraceMs });
+  const elsewhere = stage.place(client, 'm').effects;
+  test.strictSame(all(elsewhere, 'placed'), [], 'not there, though the model is loaded there');
+  test.not(only(elsewhere, 'spawn').generation, leaving);
+  test.strictSame(all(stage.send({ type: 'process_ending', generation: leaving, reason: 'SIGTERM' }), 'terminate'), [], 'once');
+  test.ok((stage.lease(lease)?.chargedBytes ?? 0) > 0, 'saying so frees nothing: its exit does');
+  test.end();
+});

@@ -74,6 +74,8 @@ function whyNot(check: Check, process: AuditedProcess, cause: EffectOf<'terminat
       if (process.state !== 'spawning') return 'it is ready';
       // Signs of life are no readiness.
       return book.clock.mostUs - process.startedAttendedUs < limits.spawnTimeoutMs * 1_000 ? `it was started ${book.clock.mostUs - process.startedAttendedUs} us ago` : null;
+    case 'leaving':
+      return check.event.type === 'process_ending' && check.event.generation === process.generation ? null : 'it did not say so';
     case 'idle':
       if (book.leasesOf(process.generation).length > 0) return 'it holds leases';
       return check.event.atUs - process.lastUsefulUs < limits.workerIdleMs * 1_000 ? `it was useful at ${process.lastUsefulUs}` : null;
