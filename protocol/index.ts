@@ -5,6 +5,7 @@ export * from './limits.js';
 export * from './errors.js';
 export * from './worker-end.js';
 export * from './byte-size.js';
+export * from './plain-json.js';
 export * from './messages/define.js';
 export * from './messages/shared.js';
 export * from './messages/control.js';

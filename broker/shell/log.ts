@@ -1,6 +1,6 @@
 /** What the shell needs of a log. The daemon gives it pino; an embedder may give its own; the default says nothing. */
 import { createRequire } from 'node:module';
-import { LeaseholdError } from '../../protocol/index.js';
+import { LeaseholdError, plainJson } from '../../protocol/index.js';
 import { requireReader, writeReason } from './private-file.js';
 
 export interface Log {
@@ -96,7 +96,7 @@ function loadPino(level: LogLevel, destination: string | number, nowMs: () => nu
   const { pino } = createRequire(import.meta.url)('pino') as typeof import('pino');
   const target = pino.destination({ dest: destination, sync: true, mode: 0o600, maxLength: heldBytesMax });
   const timestamp = (): string => `,"time":${String(nowMs())}`;
-  return pino({ level, timestamp, redact: { paths: redactedPaths, censor: '[redacted]' }, base: { pid: process.pid } }, target);
+  return pino({ level, timestamp, hooks: { streamWrite: plainJson }, redact: { paths: redactedPaths, censor: '[redacted]' }, base: { pid: process.pid } }, target);
 }
 
 function nothing(): void {

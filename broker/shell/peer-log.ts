@@ -37,8 +37,9 @@ export class PeerLog {
       return;
     }
     spent.bytes += bytes;
-    // Who speaks is ours to say, whatever its fields are called.
-    this.#log[message.level]({ ...message.fields, generation }, message.message);
+    // Who speaks, when and how loud is ours to say, whatever its fields are called.
+    const { fields } = message;
+    this.#log[message.level]({ generation, ...(Object.keys(fields).length === 0 ? {} : { fields }) }, message.message);
   }
 
   /** The second is over, or the broker ends: what was left out is told. */

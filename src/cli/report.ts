@@ -1,5 +1,5 @@
 /** How a command tells its result: text for people, one JSON object a line for programs. */
-import type { LeaseholdError } from '../../protocol/index.js';
+import { plainJson, type LeaseholdError } from '../../protocol/index.js';
 import type { Io } from './io.js';
 import type { Palette } from './terminal/colour.js';
 import { fitted } from './terminal/output.js';
@@ -7,7 +7,7 @@ import { withoutControls } from './terminal/width.js';
 
 /** One line of JSON on stdout. */
 export function writeJson(io: Io, value: Readonly<Record<string, unknown>>): void {
-  io.stdout.write(`${JSON.stringify(value)}\n`);
+  io.stdout.write(`${plainJson(JSON.stringify(value))}\n`);
 }
 
 /** One line of text on stdout. What has no room in it on a terminal goes on below, indented by two more than the line itself, or by `hanging`. */
@@ -31,5 +31,5 @@ const errorIndent = 7;
 
 /** What may quote a stranger: nothing of it changes the terminal, and a further line of it does not begin where ours do. */
 function quoted(text: string): string {
-  return withoutControls(text).replaceAll(/[\n\u2028\u2029]/g, `\n${' '.repeat(errorIndent)}`);
+  return withoutControls(text).replaceAll('\n', `\n${' '.repeat(errorIndent)}`);
 }

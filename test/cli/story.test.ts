@@ -75,3 +75,12 @@ t.test('every event of the broker has been thought of', async (t) => {
   const none = ['granted', 'placed', 'spawned', 'process_ready', 'residency_changed', 'evicting', 'released'];
   t.strictSame([...lines, ...none].sort(), [...effectNames()].sort());
 });
+
+t.test('what an event quotes stays in its line: nobody forges one of ours', (t) => {
+  const why = 'boom\n02:00:00  bank granted 24.0 MiB\r\nReady.\u2028{"level":60}\u200F\uFEFF\u001B[31m';
+  for (const name of ['eviction_failed', 'denied', 'quarantined', 'leaving_slowly']) {
+    const line = told(name, { why, code: 'x', bytes: 1 }) ?? '';
+    t.match(line, /^09:08:07 {2}.*boom 02:00:00 {2}bank granted 24\.0 MiB Ready\. \{"level":60\}\[31m\)?$/, name);
+  }
+  t.end();
+});

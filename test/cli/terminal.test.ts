@@ -11,7 +11,7 @@ import { createTerminalLog } from '../../src/cli/terminal/log-lines.js';
 import { createStatusLine } from '../../src/cli/terminal/progress.js';
 import { formatBytes, formatCount, formatMs, formatOrdinal } from '../../src/cli/terminal/size-format.js';
 import { LeaseholdError } from '../../protocol/index.js';
-import { reportError, writeLine } from '../../src/cli/report.js';
+import { reportError, writeJson, writeLine } from '../../src/cli/report.js';
 import { writeAbove } from '../../src/cli/terminal/standing.js';
 import { renderTable, tableColumns } from '../../src/cli/terminal/table.js';
 import { displayWidth, pad, truncate, withoutControls, wrap } from '../../src/cli/terminal/width.js';
@@ -56,6 +56,7 @@ t.test('text is measured by the columns it fills', async (t) => {
   t.strictSame(wrap('tell this to them all, please', 18, 7), ['tell this to them', '  all, please'], 'by less where too little room would be left');
   t.strictSame(wrap('\u001B[33mabcdefgh\u001B[39m ij', 6), ['\u001B[33mabcdef', 'gh\u001B[39m ij'], 'colours take no room and are not cut');
   t.equal(withoutControls('a\u001B[2Jb\u0007c\td\ne\u009Bf\r'), 'a[2Jbc\td\nef');
+  t.equal(withoutControls('a\u2028b\u2029c\u200Fd\uFEFFe\u061Cf\u200Bg'), 'a\nb\ncdefg', 'every line end is one that is looked for, and nothing hides');
   fc.assert(fc.property(fc.string({ unit: 'grapheme' }), fc.integer({ min: 2, max: 40 }), (text, columns) => {
     const line = withoutControls(text);
     return wrap(line, columns).every((part) => displayWidth(part) <= columns) && displayWidth(truncate(line.replaceAll('\n', ''), columns)) <= columns;
@@ -90,6 +91,11 @@ t.test('what strangers name neither colours a line of ours nor begins one', asyn
   t.strictSame(text.match(/\u001B\[\d+m/g), ['\u001B[31m', '\u001B[39m', '\u001B[2m', '\u001B[22m'], 'no colour but our own');
   t.notMatch(text, /[\u202A-\u202E]/);
   t.equal(text.split('\n').filter((line) => /^\S/.test(line)).length, 1, 'one line begins at the edge');
+  const json = fakeIo();
+  const value = { said: 'a\u009B31mb\u202Ec\u2028d\u0085\uFEFF' };
+  writeJson(json, value);
+  t.match(json.stdout.text, /^[ -~]+\n$/, 'nor does JSON');
+  t.strictSame(JSON.parse(json.stdout.text), value);
   t.strictSame(renderTable([{ title: 'MODEL' }], [[stranger]], 80, plain), ['MODEL', 'x error: forged[31mtxt']);
 });
 

@@ -98,12 +98,12 @@ function cutAt(text: string, columns: number): number {
   return length;
 }
 
-/** Text of a stranger (a model, a file name) without anything that could move the cursor, change the terminal or turn the order of what follows. Line ends and tabs stay. */
+/** Text of a stranger (a model, a file name) without anything that could move the cursor, change the terminal, turn the order of what follows or hide in it. Line ends, all as `\n`, and tabs stay. */
 export function withoutControls(text: string): string {
-  return text.replace(/[\u0000-\u0008\u000B-\u001F\u007F-\u009F\u202A-\u202E\u2066-\u2069]/g, '');
+  return text.replace(/[\u2028\u2029]/g, '\n').replace(/[\u0000-\u0008\u000B-\u001F\u007F-\u009F\u061C\u200B\u200E\u200F\u202A-\u202E\u2060\u2066-\u2069\uFEFF]/g, '');
 }
 
 /** The same, in one line. */
 export function plainLine(text: string): string {
-  return withoutControls(text.replace(/[\n\t\u2028\u2029]+/g, ' '));
+  return withoutControls(text).replace(/[\n\t]+/g, ' ');
 }

@@ -2,6 +2,7 @@
 import type { LeaseholdEvent } from '../../orchestrator/types.js';
 import type { Palette } from '../terminal/colour.js';
 import { formatBytes, formatCount, formatMs } from '../terminal/size-format.js';
+import { plainLine } from '../terminal/width.js';
 import { shortDevice, shortGeneration, type Names } from './names.js';
 
 type Tone = 'plain' | 'warn' | 'bad';
@@ -128,5 +129,5 @@ export function storyLine(event: LeaseholdEvent, names: Names, palette: Palette,
   const [tone, text] = line;
   const time = [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => String(part).padStart(2, '0')).join(':');
   const paint = tone === 'bad' ? palette.red : tone === 'warn' ? palette.yellow : (plain: string) => plain;
-  return `${palette.dim(time)}  ${paint(names.inText(text))}`;
+  return `${palette.dim(time)}  ${paint(plainLine(names.inText(text)))}`;
 }

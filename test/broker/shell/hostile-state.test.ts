@@ -140,6 +140,17 @@ t.test('a log that cannot be written costs its lines and nothing else, and tells
   t.ok(Number(told[0]?.[2]['lostLines']) > 3);
 });
 
+t.test('a line of the log commands no terminal, begins no other line, and says the same to whoever parses it', (t) => {
+  const file = join(folder(t), 'x.log');
+  const said = 'a\u001B[31mb\u009B2Jc\u202Ed\u2028e\u200Ff\uFEFFg\nh\u007F';
+  createLog('info', file).info({ said }, said);
+  const text = readFileSync(file, 'utf8');
+  t.notMatch(text, /[\u0000-\u0009\u000B-\u001F\u007F-\u009F\u200B-\u200F\u2028-\u202E\uFEFF]/);
+  t.equal(text.trimEnd().split('\n').length, 1);
+  t.match(JSON.parse(text), { msg: said, said });
+  t.end();
+});
+
 t.test('a log file that cannot be opened fails the start and says why', (t) => {
   const path = folder(t);
   execFileSync('mkfifo', [join(path, 'pipe')]);
