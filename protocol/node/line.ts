@@ -53,6 +53,7 @@ export async function openLine(stream: ByteStream, options: LineOptions): Promis
 
 /** One connection that was greeted: what came in the same breath waits until it is somebody's. */
 interface Attached {
+  readonly stream: ByteStream;
   readonly channel: Channel<'control'>;
   readonly welcome: Welcome;
   readonly desk: Desk;
@@ -73,10 +74,13 @@ async function greet(stream: ByteStream, { hello, limits, signal }: LineOptions,
     if (welcome.type !== 'welcome') throw new LeaseholdError('message_unexpected', { type: welcome.type, reason: 'it answers hello' });
     if (welcome.protocol !== protocolVersion) throw new LeaseholdError('protocol_version', { theirs: welcome.protocol, ours: protocolVersion });
     if (resume !== null && welcome.generation !== resume) throw new LeaseholdError('generation_stale', { generation: resume, current: welcome.generation });
-    return { channel, welcome, desk };
+    return { stream, channel, welcome, desk };
   } catch (error) {
+    const typed = LeaseholdError.from(error);
+    // Who it is that says nothing is known only while there is a connection.
+    const told = typed.code === 'deadline_passed' ? new LeaseholdError(typed.code, { ...typed.details, pid: String(stream.peerPid ?? '') }, { cause: typed }) : typed;
     channel.destroy();
-    throw error;
+    throw told;
   }
 }
 
@@ -150,6 +154,11 @@ export class Line {
   /** Null while the line is up or its broker sought; else why it is no more. */
   get over(): LeaseholdError | null {
     return this.#over;
+  }
+
+  /** Of whoever listens at the other end; null where the system does not tell. */
+  get peerPid(): number | null {
+    return this.#attached.stream.peerPid;
   }
 
   get unsentBytes(): number {

@@ -96,7 +96,7 @@ export async function openCaller(options: OpenCallerOptions): Promise<WorkerCall
     return new Caller(channel, generation, closed, limits);
   } catch (error) {
     channel.destroy();
-    throw error;
+    throw error instanceof LeaseholdError && error.code === 'deadline_passed' ? silentWorker(error, limits.helloTimeoutMs) : error;
   }
 }
 
@@ -166,6 +166,11 @@ class Caller implements WorkerCaller {
       onInterim: (interim) => { if (interim.type === 'stage') onStage?.(toStage(interim)); },
     });
   }
+}
+
+/** It listens, and says nothing. */
+function silentWorker(cause: LeaseholdError, waitedMs: number): LeaseholdError {
+  return new LeaseholdError('deadline_passed', { ...cause.details, what: 'reaching its worker', deadlineMs: waitedMs, waitedMs, reason: 'it does not answer' }, { cause });
 }
 
 function withSignal(signal: AbortSignal | undefined): { readonly signal?: AbortSignal } {

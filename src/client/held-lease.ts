@@ -5,6 +5,7 @@ import {
 } from '../../protocol/index.js';
 import type { Line } from '../../protocol/node/index.js';
 import { checkEvictAnswer, checkMeasured, checkParts, type EvictAnswer, type Measured } from './measured.js';
+import { answerMs, patiently } from './silence.js';
 import { warn } from './warn.js';
 
 export type { EvictAnswer, Measured } from './measured.js';
@@ -155,7 +156,7 @@ export class HeldLease {
   async resize(parts: readonly LeasePart[], options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     this.#assertHeld();
     checkParts(parts);
-    const answer = await this.#own.line.ask(() => ({ type: 'resize_lease', lease: this.lease, parts }), { timeoutMs: this.#own.limits.requestDeadlineMs, ...options });
+    const answer = await patiently(() => this.#own.line.ask(() => ({ type: 'resize_lease', lease: this.lease, parts }), { timeoutMs: answerMs, ...options }), () => this.#own.line.peerPid);
     if (answer.type === 'deny') throw deniedError(answer, { model: this.model, device: this.device, deadlineMs: 0 });
     if (answer.type !== 'grant') throw new LeaseholdError('message_unexpected', { type: answer.type, reason: 'it answers resize_lease' });
     this.#chargedBytes = answer.chargedBytes;
@@ -342,10 +343,10 @@ export class HeldLease {
   }
 
   async #report(parts: readonly LeasePart[], loadMs: number | null): Promise<void> {
-    await this.#own.line.ask(() => ({
+    await patiently(() => this.#own.line.ask(() => ({
       type: 'residency', seq: ++this.#seq, lease: this.lease, model: this.model, state: this.#state, residentBytes: this.#residentBytes,
       hostBytes: this.#hostBytes, parts, loadMs,
-    }), { timeoutMs: this.#own.limits.requestDeadlineMs });
+    }), { timeoutMs: answerMs }), () => this.#own.line.peerPid);
   }
 
   #assertHeld(): void {

@@ -2,6 +2,7 @@
 import { LeaseholdError, deniedError, type ControlMessage, type HostNeed, type LeasePart, type Limits, type ModelPolicy, type ModelState, type RequestClass } from '../../protocol/index.js';
 import { misdirected, takeOrder, type Line, type Orders } from '../../protocol/node/index.js';
 import { defaultPolicy } from './default-policy.js';
+import { answerGraceMs, patiently } from './silence.js';
 import { HeldLease, type EvictHandler } from './held-lease.js';
 
 export { HeldLease, type EvictAnswer, type EvictHandler, type EvictOrder, type Measured } from './held-lease.js';
@@ -36,8 +37,6 @@ export interface HoldOptions {
   readonly tell?: (text: string) => string;
 }
 
-const answerMarginMs = 30_000;
-
 export class Holdings {
   readonly #line: Line;
   readonly #limits: Limits;
@@ -69,14 +68,14 @@ export class Holdings {
     const parts = partsOf(options);
     const host = options.host === undefined ? null : { neededBytes: 0, copyBytes: 0, peakBytes: 0, parkPeakBytes: null, ...options.host };
     const { model, device, signal } = options;
-    const answer = await this.#line.ask((ageMs) => ({
+    const answer = await patiently(() => this.#line.ask((ageMs) => ({
       type: 'request_vram_budget', model, device, lease: null, parts, peakBytes: options.peakBytes ?? 0, class: options.class ?? 'normal', deadlineMs: Math.max(0, deadlineMs - ageMs),
       ...(ageMs === 0 ? {} : { ageMs }), parkable: options.parkable ?? false, profilesFreeMemory: false, source: 'declared', policy: options.policy ?? defaultPolicy, gang: null,
       ...(host === null ? {} : { host }),
     }), {
-      timeoutMs: deadlineMs + answerMarginMs, seekMs: deadlineMs, ...(signal === undefined ? {} : { signal }),
+      timeoutMs: deadlineMs + answerGraceMs, seekMs: deadlineMs, ...(signal === undefined ? {} : { signal }),
       onInterim: (message) => { if (message.type === 'waiting') options.onWaiting?.({ position: message.position, reason: options.tell?.(message.reason) ?? message.reason, explain: message.explain }); },
-    });
+    }), () => this.#line.peerPid);
     if (answer.type === 'deny') throw deniedError(answer, { model, device, deadlineMs });
     if (answer.type !== 'grant') throw new LeaseholdError('message_unexpected', { type: answer.type, reason: 'it answers request_vram_budget' });
     return this.#keep(answer, options, parts, host);

@@ -4,6 +4,7 @@ import { LeaseholdError, defaultLimits, deniedError, type ControlMessage, type L
 import { connect, monotonicUs, openLine, roleProof, type ByteStream, type Line, type Welcome, type WithoutId } from '../../protocol/node/index.js';
 import { defaultPolicy } from './default-policy.js';
 import { Feed, type BrokerEvent } from './feed.js';
+import { answerGraceMs, answerMs, patiently } from './silence.js';
 import { Holdings, type HeldLease, type HoldOptions } from './holdings.js';
 
 interface PeerOptions {
@@ -61,6 +62,8 @@ export interface Placement {
 }
 
 export interface AskOptions {
+  /** Default: 30 s, for what a broker answers at once. */
+  readonly deadlineMs?: number;
   readonly signal?: AbortSignal;
 }
 
@@ -73,9 +76,6 @@ export interface ExplainQuestion {
   readonly count?: number;
 }
 
-/** Longest wait for an answer that the broker gives at once. */
-const answerMs = 30_000;
-
 /** Connects and proves itself; rejects with `connect_failed`, `hello_refused`, or whatever else the broker says. */
 export async function connectBroker(options: ConnectOptions): Promise<BrokerSession> {
   const { role, name, secret, signal } = options;
@@ -83,7 +83,7 @@ export async function connectBroker(options: ConnectOptions): Promise<BrokerSess
   if (signal?.aborted === true) throw new LeaseholdError('request_cancelled', { what: 'Connecting' });
   const dial = 'stream' in options ? (options.dial ?? null) : (): Promise<ByteStream> => connect({ path: options.socketPath, timeoutMs: limits.helloTimeoutMs });
   const stream = 'stream' in options ? options.stream : await connect({ path: options.socketPath, timeoutMs: limits.helloTimeoutMs });
-  const line = await openLine(stream, { limits, dial, hello: { role, spawn: null, proof: roleProof(secret, role), name }, ...withSignal(signal) });
+  const line = await patiently(() => openLine(stream, { limits, dial, hello: { role, spawn: null, proof: roleProof(secret, role), name }, ...withSignal(signal) }), () => null);
   return new BrokerSession(line, role, limits, options.onDetached);
 }
 
@@ -153,12 +153,12 @@ export class BrokerSession {
   /** Finds or starts a worker for a model. Rejects with the typed refusal and its numbers. */
   async place(options: PlaceOptions): Promise<Placement> {
     const deadlineMs = options.deadlineMs ?? this.#limits.requestDeadlineMs;
-    const answer = await this.#line.ask((ageMs) => ({
+    const answer = await this.#within((ageMs) => ({
       type: 'place', model: options.model, engine: options.engine, estimateBytes: options.estimateBytes, class: options.class ?? 'normal', deadlineMs: Math.max(0, deadlineMs - ageMs),
       ...(options.ageMs === undefined && ageMs === 0 ? {} : { ageMs: (options.ageMs ?? 0) + ageMs }), device: options.device ?? null, policy: options.policy ?? defaultPolicy,
       ...(options.devices === undefined ? {} : { devices: options.devices }), ...(options.cards === undefined ? {} : { cards: options.cards }),
     }), {
-      timeoutMs: deadlineMs + answerMs, seekMs: deadlineMs, ...withSignal(options.signal),
+      timeoutMs: deadlineMs + answerGraceMs, seekMs: deadlineMs, ...withSignal(options.signal),
       onInterim: (message) => { if (message.type === 'waiting') options.onWaiting?.({ position: message.position, reason: message.reason, explain: message.explain }); },
     });
     if (answer.type === 'deny') throw deniedError(answer, { model: options.model, device: options.device ?? options.devices?.join(', ') ?? 'any card', deadlineMs });
@@ -191,7 +191,7 @@ export class BrokerSession {
   async evict(model: string, options: EvictOptions = {}): Promise<{ readonly freedBytes: number }> {
     const deadlineMs = options.deadlineMs ?? this.#limits.requestDeadlineMs;
     const question = (ageMs: number) => ({ type: 'evict', model, target: options.target ?? 'none', deadlineMs: Math.max(0, deadlineMs - ageMs) }) as const;
-    const answer = await this.#line.ask(question, { timeoutMs: deadlineMs + answerMs, seekMs: deadlineMs, ...withSignal(options.signal) });
+    const answer = await this.#within(question, { timeoutMs: deadlineMs + answerGraceMs, seekMs: deadlineMs, ...withSignal(options.signal) });
     if (answer.type !== 'evicted') throw unexpected(answer, 'evict');
     return { freedBytes: answer.freedBytes };
   }
@@ -235,7 +235,11 @@ export class BrokerSession {
   }
 
   #ask(message: WithoutId<ControlMessage>, options: AskOptions): Promise<ControlMessage> {
-    return this.#line.ask(() => message, { timeoutMs: answerMs, ...withSignal(options.signal) });
+    return this.#within(() => message, { timeoutMs: Math.min(answerMs, options.deadlineMs ?? answerMs), ...withSignal(options.signal) });
+  }
+
+  #within(build: Parameters<Line['ask']>[0], options: Parameters<Line['ask']>[1]): Promise<ControlMessage> {
+    return patiently(() => this.#line.ask(build, options), () => this.#line.peerPid);
   }
 
   /** What is held is told before anything is asked. */

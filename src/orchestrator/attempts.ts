@@ -62,7 +62,7 @@ export class Attempts {
     const { callers } = this.#link;
     const placement = await callers.place(this.#served, this.#withTimeLeft(), ageMs);
     this.#generation = placement.generation;
-    const caller = await unlessAborted(callers.open(placement), this.#options.signal);
+    const caller = await this.#within(callers.open(placement), 'reaching its worker', 'it does not answer');
     return { caller, options: this.#withTimeLeft() };
   }
 
@@ -101,12 +101,15 @@ export class Attempts {
 
   /** Another's broker that ends, or one that starts in its place, takes its time. */
   #wayToBroker(): Promise<Link> {
+    return this.#within(this.#parts.link(), 'reaching a broker', 'the last one is gone, and no other has answered yet');
+  }
+
+  /** What others wait for, too, and for longer than this call may. */
+  #within<T>(promise: Promise<T>, what: string, reason: string): Promise<T> {
     return new Promise((resolve, reject) => {
-      const patience = new Patience(() => {
-        reject(new LeaseholdError('deadline_passed', { what: 'reaching a broker', deadlineMs: this.#deadlineMs, reason: 'the last one is gone, and no other has answered yet' }));
-      });
+      const patience = new Patience(() => { reject(new LeaseholdError('deadline_passed', { what, deadlineMs: this.#deadlineMs, reason })); });
       patience.wait(this.#timeLeftMs);
-      unlessAborted(this.#parts.link(), this.#options.signal).then(resolve, reject).finally(() => { patience.end(); });
+      unlessAborted(promise, this.#options.signal).then(resolve, reject).finally(() => { patience.end(); });
     });
   }
 
@@ -123,9 +126,9 @@ export class Attempts {
     return new LeaseholdError(code, { ...details, retryAfterMs: error.details['retryAfterMs'] ?? null }, { cause: error });
   }
 
-  /** What was left of the time when it was asked is nobody's business: the deadline is told as it was given. */
+  /** What was left of the time when it was asked is nobody's business: the deadline is told as it was given. Another's patience is not ours. */
   #asAsked(error: LeaseholdError): LeaseholdError {
-    if (error.code !== 'deadline_passed') return error;
+    if (error.code !== 'deadline_passed' || error.details['waitedMs'] !== undefined) return error;
     return new LeaseholdError(error.code, { ...error.details, deadlineMs: this.#deadlineMs }, { cause: error });
   }
 

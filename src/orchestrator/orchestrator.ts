@@ -137,7 +137,7 @@ class RunningOrchestrator implements Orchestrator {
 
   async evict(model: string, options: EvictOptions = {}): Promise<number> {
     checked.evict(options);
-    return this.#leaving.out(async () => (await (await this.#link()).session.evict(await this.#keyOf(model), options)).freedBytes);
+    return this.#leaving.out(async () => (await (await this.#link()).session.evict(await this.#keyOf(model, options), options)).freedBytes);
   }
 
   async evictAll(options: EvictOptions = {}): Promise<readonly EvictedModel[]> {
@@ -157,11 +157,15 @@ class RunningOrchestrator implements Orchestrator {
     const { loading = false, ...asked } = request;
     const device = request.device === undefined ? null : normaliseDevice(request.device);
     const abort = new LinkedAbort([request.signal]);
+    const startedMs = performance.now();
+    /** Of the deadline that was given, if one was. */
+    const left = (): { readonly deadlineMs?: number } => (asked.deadlineMs === undefined ? {} : { deadlineMs: Math.max(0, asked.deadlineMs - Math.round(performance.now() - startedMs)) });
     try {
       return await this.#leaving.out(async () => {
         const holder = await this.#asHolder();
         const tell = (text: string): string => this.#naming.inText(text);
-        const lease = await holder.holdLease({ ...asked, device: device ?? await this.#roomiestCard(), signal: abort.signal, tell });
+        const chosen = device ?? await this.#roomiestCard(left());
+        const lease = await holder.holdLease({ ...asked, ...left(), device: chosen, signal: abort.signal, tell });
         // Whoever says nothing more of it than that it wants it must not hold it for ever.
         if (!loading) await lease.loaded({ residentBytes: Math.min(lease.chargedBytes, bytesOf(request)), hostBytes: lease.keepCopy === true ? request.host?.copyBytes ?? 0 : 0 });
         return lease;
@@ -294,11 +298,11 @@ class RunningOrchestrator implements Orchestrator {
   }
 
   /** The key that a name of the catalogue, or the key itself of anything in the ledger, means. */
-  async #keyOf(model: string): Promise<string> {
+  async #keyOf(model: string, { deadlineMs }: Pick<EvictOptions, 'deadlineMs'> = {}): Promise<string> {
     checked.name(model);
     const ours = this.#catalogue.keyOf(model);
     if (ours !== null) return ours;
-    const { leases, waiting } = await (await this.#link()).session.ledger<LedgerState>();
+    const { leases, waiting } = await (await this.#link()).session.ledger<LedgerState>(deadlineMs === undefined ? {} : { deadlineMs });
     const held = [...new Set([...leases, ...waiting].map((each) => each.model))].filter((key) => this.#catalogue.keyOf(key) === null);
     if (held.includes(model)) return model;
     throw unknownModel(model, this.#catalogue.names, held.length === 0 ? '' : `in the ledger: ${held.join(', ')}`);
@@ -322,8 +326,8 @@ class RunningOrchestrator implements Orchestrator {
     return opening;
   }
 
-  async #roomiestCard(): Promise<string> {
-    const { cards } = await this.ledger();
+  async #roomiestCard(options: { readonly deadlineMs?: number }): Promise<string> {
+    const { cards } = await (await this.#link()).session.ledger<LedgerState>(options);
     const [best] = [...cards].sort((left, right) => (right.availableBytes ?? 0) - (left.availableBytes ?? 0));
     if (best === undefined) throw new LeaseholdError('device_unknown', { device: 'any', known: 'none' });
     return best.device;

@@ -212,6 +212,34 @@ t.test('a call that is aborted ends at once, though its worker answers nothing, 
   process.kill(pid, 'SIGCONT');
 });
 
+t.test('a deadline holds though the broker stands still, and the error says of whom and for how long', async (t) => {
+  const stateFolder = folder(t);
+  const host = startHost(t, given(stateFolder));
+  await host.hear('up');
+  const attached = { stateFolder, broker: 'attach', limits: { ...quick, helloTimeoutMs: 300 } } as const;
+  const guest = await createOrchestrator(attached);
+  t.teardown(() => guest.close());
+  process.kill(host.pid, 'SIGSTOP');
+  const deadlineMs = 200;
+  const asked: Readonly<Record<string, () => Promise<unknown>>> = {
+    generate: () => guest.generate('brief', 'hello', { deadlineMs }).result(),
+    load: () => guest.load('brief', { deadlineMs }),
+    evict: () => guest.evict('brief', { deadlineMs }),
+    lease: () => guest.lease({ model: 'mine', bytes: 1, deadlineMs, onEvict: () => 'busy' }),
+    opening: () => createOrchestrator(attached),
+  };
+  for (const [name, ask] of Object.entries(asked)) {
+    const startedMs = performance.now();
+    const error = await refusal(ask());
+    const tookMs = performance.now() - startedMs;
+    t.match(error, { code: 'deadline_passed', details: { reason: `the broker (pid ${String(host.pid)}) is stopped` }, help: new RegExp(`kill -CONT ${String(host.pid)}`) }, name);
+    const saidMs = Number(error.details['deadlineMs']);
+    t.ok(saidMs >= deadlineMs && saidMs <= tookMs + 1 && tookMs < 10_000, `${name}: ${String(saidMs)} ms, as it was`);
+  }
+  process.kill(host.pid, 'SIGCONT');
+  t.equal((await guest.generate('brief', 'hello').result()).text, 'brief');
+});
+
 t.test('of processes that start at the same moment one owns and the others attach', async (t) => {
   const stateFolder = folder(t);
   const hosts = [1, 2, 3].map(() => startHost(t, given(stateFolder, { broker: 'auto' })));
