@@ -71,7 +71,7 @@ export const defaultLimits = {
   workerIdleMs: 60_000,
   /** How long a worker goes on without its broker before it ends, and a restarted broker waits for it. 0, as in an app that embeds its broker: at once; `leasehold up` takes 30 s. */
   reattachGraceMs: 0,
-  /** How long calls may go on when their broker is stopped, before its workers are ended. 0, as in an app that embeds it: not at all; `leasehold up` takes 10 s. */
+  /** How long calls may go on when their broker is stopped, before its workers are ended. 0: not at all; `leasehold up`, and an app that embeds it, take 10 s (its own calls end at once). */
   shutdownDrainMs: 0,
 
   // Admission

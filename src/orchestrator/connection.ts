@@ -22,6 +22,8 @@ export interface Reach {
   dial(): Promise<ByteStream>;
 }
 
+/** Calls of other programs have so long to end when the owner of their broker closes; its own have ended by then. */
+const shutdownDrainMs = 10_000;
 const connectTimeoutMs = 5_000;
 /** Who has the lock may still be finding its cards; it is asked again until then. */
 const othersStartMs = 30_000;
@@ -126,7 +128,7 @@ async function own(options: OrchestratorOptions, path: string, { expectedWorkers
       onSimulatedCards?.(cards.flatMap(({ reader }) => (reader instanceof SimulatedCard ? [reader] : [])));
       return cards;
     },
-    limits: options.limits ?? {},
+    limits: { shutdownDrainMs, ...options.limits },
     classPolicies: completePolicies(options.classPolicies ?? {}),
     allowLedgerOnly: options.allowLedgerOnly ?? false,
     allowHostUnknown: options.hostMemory?.allowUnknown ?? false,

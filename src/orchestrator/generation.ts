@@ -9,6 +9,9 @@ export type GenerationEnd = Omit<GenerationResult, 'text' | 'thought'>;
 /** Runs the call: yields tokens as the reader asks for them, returns how it ended, stops when `signal` aborts. */
 export type RunGeneration = (signal: AbortSignal) => AsyncGenerator<Token, GenerationEnd, undefined>;
 
+/** Brokers that end one after the other under one answer. */
+const repeatsMax = 2;
+
 export class RunningGeneration implements Generation {
   readonly #run: RunGeneration;
   /** Aborts, with the reason, when the orchestrator is closed. */
@@ -30,7 +33,7 @@ export class RunningGeneration implements Generation {
   [Symbol.asyncIterator](): AsyncIterator<Token, void, undefined> {
     if (this.#taken) throw new LeaseholdError('closed', { what: 'this generation (its tokens can be read once)' });
     this.#taken = true;
-    const reader = this.#read();
+    const reader = this.#read(0);
     return {
       next: () => reader.next(),
       // Leaving does not wait for a token that is still awaited.
@@ -60,26 +63,25 @@ export class RunningGeneration implements Generation {
   }
 
   async #drain(): Promise<void> {
+    this.#taken = true;
     try {
-      for await (const _ of this) continue;
+      for await (const _ of this.#read(repeatsMax)) continue;
     } catch {
       // `result()` has been rejected with it.
     }
   }
 
-  async *#read(): AsyncGenerator<Token, void, undefined> {
-    const said = { text: '', thought: '' };
+  /** `repeats`: so often an answer that its broker cut is asked for again; only where nobody has seen the beginning. */
+  async *#read(repeats: number): AsyncGenerator<Token, void, undefined> {
     try {
-      const tokens = this.#run(this.#abort.signal);
-      let next = await tokens.next();
-      while (next.done !== true) {
-        const token = afterThought(next.value, said);
-        said[token.thought ? 'thought' : 'text'] += token.text;
-        yield token;
-        next = await tokens.next();
-      }
-      this.#settle?.resolve({ ...next.value, ...said });
+      const said = { text: '', thought: '' };
+      const end = yield* this.#once(said);
+      this.#settle?.resolve({ ...end, ...said });
     } catch (error) {
+      if (repeats > 0 && !this.#abort.signal.aborted && LeaseholdError.from(error).code === 'answer_cut') {
+        yield* this.#read(repeats - 1);
+        return;
+      }
       // A text that outgrows what a string holds is told like everything else.
       const typed = LeaseholdError.from(error);
       this.#settle?.reject(typed);
@@ -88,6 +90,17 @@ export class RunningGeneration implements Generation {
       // Reached when the reader leaves early too: the call is cancelled at every stage it may be in.
       this.#cancel();
       this.#settle?.reject(cancelled());
+    }
+  }
+
+  async *#once(said: { text: string; thought: string }): AsyncGenerator<Token, GenerationEnd, undefined> {
+    const tokens = this.#run(this.#abort.signal);
+    for (;;) {
+      const next = await tokens.next();
+      if (next.done === true) return next.value;
+      const token = afterThought(next.value, said);
+      said[token.thought ? 'thought' : 'text'] += token.text;
+      yield token;
     }
   }
 

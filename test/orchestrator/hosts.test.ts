@@ -127,6 +127,31 @@ t.test('calls that find the broker just ending are served by the next, which one
   await closing;
 });
 
+t.test('an owner that closes lets the calls of others end, and its own at once; one that is cut unseen is asked again', async (t) => {
+  const stateFolder = folder(t);
+  const long = scripted({ weightsBytes: 4 * MiB, text: 'on ', textTimes: 300, tokensPerSecond: 400 });
+  const owner = await open(t, given(stateFolder, { broker: 'auto', models: { talks, long } }));
+  const guest = await createOrchestrator(given(stateFolder, { broker: 'auto', models: { talks, long } }));
+  t.teardown(() => guest.close());
+  const heard = { count: 0, text: '' };
+  const reading = (async (): Promise<void> => { for await (const { text } of guest.generate('long', 'hello')) { heard.count += 1; heard.text += text; } })();
+  const own = refusal(owner.generate('talks', 'hello').result());
+  await until('the answer to begin', () => heard.count > 2);
+  await owner.close();
+  t.equal((await own).code, 'closed');
+  await reading;
+  t.equal(heard.text, 'on '.repeat(300), 'to its last token');
+
+  const hasty = startHost(t, given(stateFolder, { broker: 'auto', models: { talks, long }, limits: { ...quick, shutdownDrainMs: 0 } }));
+  await hasty.hear('up');
+  const unseen = guest.generate('talks', 'hello').result();
+  await until('it to be under way', async () => (await guest.ledger()).leases.some(({ inFlight }) => inFlight > 0));
+  hasty.tell('close');
+  await hasty.hear('closed');
+  t.equal((await unseen).text, 'word '.repeat(400), 'asked again of the next broker, since nobody had seen its beginning');
+  t.ok(guest.ownsBroker);
+});
+
 t.test('a process that dies while it waits leaves no place in the queue', async (t) => {
   const stateFolder = folder(t);
   const owner = await open(t, given(stateFolder, { models: { firm: scripted({ weightsBytes: 50 * MiB }, { pinned: true }), large: scripted({ weightsBytes: 40 * MiB }) } }));
@@ -154,7 +179,7 @@ t.test('a process that dies while it waits leaves no place in the queue', async 
 
 t.test('who is attached learns by code that the owner has ended, and is served again by the next one', async (t) => {
   const stateFolder = folder(t);
-  const host = startHost(t, given(stateFolder));
+  const host = startHost(t, given(stateFolder, { limits: { ...quick, shutdownDrainMs: 0 } }));
   await host.hear('up');
   const guest = await createOrchestrator({ stateFolder, broker: 'attach' });
   t.teardown(() => guest.close());
