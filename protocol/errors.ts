@@ -11,13 +11,17 @@ export type ErrorDetails = Readonly<Record<string, string | number | null>>;
  */
 export class LeaseholdError extends Error {
   // On the prototype, as are the figures of the table: who prints the error sees what is its own.
-  declare readonly name: 'LeaseholdError';
+  /** `AbortError` for what was cancelled, as everything that takes a signal calls it. */
+  declare readonly name: 'LeaseholdError' | 'AbortError';
   readonly code: ErrorCode;
   readonly help: string;
   readonly details: Readonly<Record<string, string>>;
 
   static {
-    Object.defineProperty(this.prototype, 'name', { value: 'LeaseholdError', configurable: true, writable: true });
+    Object.defineProperty(this.prototype, 'name', {
+      configurable: true,
+      get(this: LeaseholdError) { return this.code === 'request_cancelled' ? 'AbortError' : 'LeaseholdError'; },
+    });
   }
 
   /**

@@ -325,13 +325,15 @@ class RunningBroker implements Broker {
       floorsOf: (generation) => floorsOf(this.#core, generation),
       log: this.#log,
       feed: (event) => { this.#loop.feed(event); },
-      onGone: (generation, identity, obituary) => {
+      onGone: (generation, identity, obituary, cause) => {
         this.#resumes.died(generation);
         this.#holders.forget(generation);
         // What it has on simulated cards is its pid's: another session of that may live on.
         if (identity !== null && this.#workers.watchedBy(identity.pid).length === 0) this.#cardDesk.gone(identity.pid);
         this.#reception.gone(generation);
-        const facts = { generation, how: obituary.how, lastLines: lastWords(obituary.lastLines), brokerEnds: this.#desk.closed };
+        const { heartbeatIntervalMs, heartbeatMissesMax } = this.limits;
+        const silentMs = cause === 'silent' ? heartbeatIntervalMs * heartbeatMissesMax : null;
+        const facts = { generation, how: obituary.how, lastLines: lastWords(obituary.lastLines), brokerEnds: this.#desk.closed, silentMs };
         this.#publish('obituary', facts);
       },
     });

@@ -29,7 +29,7 @@ export function openPrivate(path: string, flags: number): number {
     if (!stat.isFile()) throw unreadable(path, `it is ${stat.isDirectory() ? 'a folder' : stat.isFIFO() ? 'a FIFO' : 'a device'}, not a file; remove it`);
     const ours = process.getuid?.();
     if (ours !== undefined && stat.uid !== ours) throw unreadable(path, `it belongs to uid ${String(stat.uid)}, not to uid ${String(ours)}; remove it`);
-    if (ours !== undefined && (stat.mode & 0o077) !== 0) fchmodSync(file, 0o600);
+    if (ours !== undefined && (stat.mode & 0o777) !== 0o600) fchmodSync(file, 0o600);
     return file;
   } catch (error) {
     closeSync(file);

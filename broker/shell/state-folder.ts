@@ -91,6 +91,8 @@ function makeFolders(path: string): void {
   if (!isThere(dirname(path))) makeFolders(dirname(path));
   try {
     mkdirSync(path, { mode: 0o700 });
+    // Whatever umask we were given: what is in it is ours to read and write.
+    chmodSync(path, 0o700);
   } catch (error) {
     // Somebody else was faster, which is as good.
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;

@@ -35,6 +35,8 @@ interface Worker {
   readonly floors: ProcessRecord['floors'];
   attached: boolean;
   ending: boolean;
+  /** Why it is ended, where that is by us. */
+  cause: TerminateCause | null;
   ready: Ready | null;
 }
 
@@ -56,7 +58,7 @@ export interface WorkersOptions {
   readonly log: Log;
   readonly feed: (event: UntimedEvent) => void;
   /** Told after the core: simulated cards drop what the process held, subscribers hear how it ended. */
-  readonly onGone: (generation: string, identity: ProcessIdentity | null, obituary: Obituary) => void;
+  readonly onGone: (generation: string, identity: ProcessIdentity | null, obituary: Obituary, cause: TerminateCause | null) => void;
 }
 
 const typedEndsMax = 64;
@@ -143,7 +145,7 @@ export class Workers {
   #keep(known: Pick<Worker, 'generation' | 'engine' | 'devices' | 'recorded' | 'threads' | 'floors'>): Worker {
     const { secret, stateFolder } = this.#options;
     const { generation } = known;
-    const worker: Worker = { ...known, attached: false, ending: false, ready: null, key: spawnKey(secret, generation), dataSocket: dataSocketPath(stateFolder, generation) };
+    const worker: Worker = { ...known, attached: false, ending: false, cause: null, ready: null, key: spawnKey(secret, generation), dataSocket: dataSocketPath(stateFolder, generation) };
     this.#workers.set(generation, worker);
     return worker;
   }
@@ -189,7 +191,10 @@ export class Workers {
       return;
     }
     const worker = this.#workers.get(generation);
-    if (worker !== undefined) worker.ending = true;
+    if (worker !== undefined) {
+      worker.ending = true;
+      worker.cause ??= cause;
+    }
     const session = this.#options.sessions.get(generation);
     session?.channel.request({ type: 'shutdown', graceMs, reason: cause }, { timeoutMs: graceMs }).catch((error: unknown) => {
       this.#options.log.debug({ generation, reason: LeaseholdError.from(error).message }, 'shutdown was not answered');
@@ -283,10 +288,11 @@ export class Workers {
 
   #exited(generation: string, obituary: Obituary): void {
     const identity = this.#identities.get(generation) ?? null;
-    const wasReady = (this.#workers.get(generation)?.ready ?? null) !== null;
+    const { ready = null, cause = null } = this.#workers.get(generation) ?? {};
+    const wasReady = ready !== null;
     this.#options.log.info({ generation, how: obituary.how, lastLines: obituary.lastLines, reaped: obituary.reaped.length }, 'process ended');
     this.#forget(generation);
-    this.#options.onGone(generation, identity, obituary);
+    this.#options.onGone(generation, identity, obituary, cause);
     const how = wasReady ? obituary.how : endOf(obituary.how, obituary.lastLines);
     const typed = wasReady ? null : typedEnd(obituary.lastLines);
     if (typed !== null) this.#rememberEnd(how, typed);

@@ -81,7 +81,7 @@ export async function openCaller(options: OpenCallerOptions): Promise<WorkerCall
   const limits = options.limits ?? defaultLimits;
   const { signal } = options;
   if (signal?.aborted === true) throw cancelled('Opening a caller');
-  const stream = options.stream ?? await connect({ path: required(options.dataSocket), timeoutMs: limits.helloTimeoutMs });
+  const stream = options.stream ?? await connectWorker(required(options.dataSocket), limits.helloTimeoutMs);
   let tellClosed: (error: LeaseholdError) => void = () => undefined;
   const closed = new Promise<LeaseholdError>((resolve) => { tellClosed = resolve; });
   const channel = openChannel(stream, {
@@ -165,6 +165,15 @@ class Caller implements WorkerCaller {
       ...withSignal(signal),
       onInterim: (interim) => { if (interim.type === 'stage') onStage?.(toStage(interim)); },
     });
+  }
+}
+
+async function connectWorker(path: string, timeoutMs: number): Promise<ByteStream> {
+  try {
+    return await connect({ path, timeoutMs });
+  } catch (error) {
+    if (!(error instanceof LeaseholdError) || error.code !== 'connect_failed') throw error;
+    throw new LeaseholdError('connect_failed', error.details, { cause: error, help: 'A worker said that it takes calls there, and does not: it has just ended, or its engine must listen at LEASEHOLD_DATA_SOCKET before it says `ready`.' });
   }
 }
 

@@ -330,7 +330,9 @@ export class HeldLease {
   }
 
   #fail(id: number, error: LeaseholdError): void {
-    this.#answer({ type: 'failed', id, code: error.code, message: error.message, residentBytes: this.#residentBytes });
+    // The broker says itself what failed; why is ours to say.
+    const message = error.code === 'move_failed' ? error.details['reason'] ?? error.message : error.message;
+    this.#answer({ type: 'failed', id, code: error.code, message, residentBytes: this.#residentBytes });
   }
 
   #answer(answer: Control<'done' | 'busy' | 'unsupported' | 'failed'>): void {

@@ -4,11 +4,14 @@ import {
   LeaseholdError, classes, defaultLimits, parseBytes, type ClassPolicy, type LimitName, type Limits, type RequestClass,
 } from '../../protocol/index.js';
 import type { EngineOptions, HostMemoryOptions, ModelOptions, YieldFree } from '../orchestrator/options.js';
-import { parseDurationMs } from './durations.js';
+import { durationMsMax, parseDurationMs } from './durations.js';
 import { configInvalid, pointerText, type Pointer, type Source } from './fault.js';
 import type { Duration, LogLevel, Scalar, Size, Written, WrittenModel, WrittenYield } from './written.js';
 
 /** One source's settings in our units; what it does not say is absent. */
+/** Limits are kept by timers, which reach no further (24 days). */
+const timerMsMax = 2 ** 31 - 1;
+
 export interface Settings {
   readonly devices?: readonly string[];
   readonly reserveBytes?: number | Readonly<Record<string, number>>;
@@ -152,8 +155,10 @@ class Reader {
     }
   }
 
-  duration(written: Duration, pointer: Pointer): number {
-    return parseDurationMs(written) ?? this.refuse(pointer, 'must be at most 30d');
+  duration(written: Duration, pointer: Pointer, maximumMs = durationMsMax): number {
+    const ms = parseDurationMs(written);
+    if (ms !== null && ms <= maximumMs) return ms;
+    return this.refuse(pointer, maximumMs === durationMsMax ? 'must be at most 30d' : `must be at most ${String(maximumMs)} ms (24d)`);
   }
 
   each<T, R>(written: Readonly<Record<string, T>> | null | undefined, convert: (value: T, pointer: Pointer) => R, pointer: Pointer): Record<string, R> | undefined {
@@ -168,7 +173,7 @@ class Reader {
   /** The unit is in the name, so the name says how to read it. */
   #quantity(name: string, value: number | string, pointer: Pointer): number {
     if (name.includes('Bytes')) return this.size(value, pointer);
-    return name.endsWith('Ms') ? this.duration(value, pointer) : Number(value);
+    return name.endsWith('Ms') ? this.duration(value, pointer, timerMsMax) : Number(value);
   }
 
   /** A bare word is the name of a model that ships; `sim:` is a script of the simulated engine, `hf.co/` a model that was pulled; the rest are paths. */

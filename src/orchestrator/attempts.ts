@@ -58,7 +58,7 @@ export class Attempts {
     this.#generation = null;
     this.#link = null;
     this.#link = await this.#wayToBroker();
-    const ageMs = Math.round(performance.now() - this.#startedMs);
+    const { ageMs } = this;
     const { callers } = this.#link;
     const placement = await callers.place(this.#served, this.#withTimeLeft(), ageMs);
     this.#generation = placement.generation;
@@ -94,7 +94,7 @@ export class Attempts {
    * judge. A worker that does is one that we were sent to.
    */
   #mayGoOn({ code }: LeaseholdError): boolean {
-    if (code === 'worker_exited') this.#workersLeft -= 1;
+    if (code === 'worker_exited' || code === 'worker_silent') this.#workersLeft -= 1;
     else if (code !== 'shutting_down' || this.#generation !== null) this.#waysLeft -= 1;
     return this.#workersLeft > 0 && this.#waysLeft > 0 && this.#timeLeftMs > this.#pauseMs;
   }
@@ -134,6 +134,11 @@ export class Attempts {
 
   #withTimeLeft(): CallOptions & { readonly deadlineMs: number } {
     return { ...this.#options, deadlineMs: Math.round(this.#timeLeftMs) };
+  }
+
+  /** Since it was first asked. */
+  get ageMs(): number {
+    return Math.round(performance.now() - this.#startedMs);
   }
 
   get #timeLeftMs(): number {

@@ -7,6 +7,8 @@ interface Obituary {
   readonly lastLines: readonly string[];
   /** Its broker ends, and took it along. */
   readonly brokerEnds: boolean;
+  /** The silence that it was ended for; null: it was not. */
+  readonly silentMs: number | null;
 }
 
 const rememberedMax = 64;
@@ -26,8 +28,8 @@ export class Obituaries {
     try {
       for await (const event of session.subscribe()) {
         if (event.name !== 'obituary') continue;
-        const { generation, how, lastLines, brokerEnds } = event.data as unknown as { readonly generation: string } & Obituary;
-        this.#remember(generation, { how, lastLines, brokerEnds });
+        const { generation, how, lastLines, brokerEnds, silentMs } = event.data as unknown as { readonly generation: string } & Obituary;
+        this.#remember(generation, { how, lastLines, brokerEnds, silentMs });
       }
     } finally {
       this.#over = true;
@@ -35,7 +37,7 @@ export class Obituaries {
     }
   }
 
-  /** `error` as it is, what the end of its broker means to the call, or `worker_exited` with how and the last lines when that worker is known to have ended. */
+  /** `error` as it is, what the end of its broker means to the call, or `worker_exited` (`worker_silent`, when it was ended for that) with how and the last lines when that worker is known to have ended. */
   async explain(error: unknown, generation: string | null): Promise<LeaseholdError> {
     const typed = LeaseholdError.from(error);
     if (generation === null || !signsOfAnEnd.has(typed.code)) return typed;
@@ -43,6 +45,7 @@ export class Obituaries {
     if (obituary === undefined) return typed;
     if (obituary.brokerEnds) return brokerEnded(typed);
     const details = { ...typed.details, generation, how: obituary.how, lastLines: obituary.lastLines.slice(-5).join('\n') };
+    if (obituary.silentMs !== null) return new LeaseholdError('worker_silent', { ...details, silentMs: obituary.silentMs }, { cause: typed });
     return new LeaseholdError('worker_exited', details, { cause: typed });
   }
 

@@ -225,7 +225,8 @@ class RunningOrchestrator implements Orchestrator {
     for (;;) {
       try {
         const { caller, options: left } = await attempts.next();
-        return yield* tokensOf(caller.generate({ ...left, model: served.spec, ...given(input), sampling }), left);
+        const placingMs = attempts.ageMs;
+        return yield* tokensOf(caller.generate({ ...left, model: served.spec, ...given(input), sampling }), left, placingMs);
       } catch (error) {
         await this.#leaving.out(() => attempts.failed(error), served);
       }
@@ -343,7 +344,7 @@ function given({ messages, prompt }: WireInput): { readonly messages: NonNullabl
   return messages === null ? { prompt: prompt ?? '' } : { messages };
 }
 
-async function* tokensOf(events: AsyncIterable<CallEvent>, options: CallOptions): AsyncGenerator<Token, GenerationEnd, undefined> {
+async function* tokensOf(events: AsyncIterable<CallEvent>, options: CallOptions, placingMs: number): AsyncGenerator<Token, GenerationEnd, undefined> {
   for await (const event of events) {
     if (event.type === 'stage') {
       options.onStage?.({ stage: event.stage, progress: event.progress, text: event.text, explain: event.explain });
@@ -352,7 +353,7 @@ async function* tokensOf(events: AsyncIterable<CallEvent>, options: CallOptions)
     } else if (event.reason === 'cancelled') {
       throw new LeaseholdError('request_cancelled', { what: 'The generation' });
     } else {
-      return { reason: event.reason, usage: event.usage, timings: event.timings, explain: event.explain };
+      return { reason: event.reason, usage: event.usage, timings: { placingMs, ...event.timings }, explain: event.explain };
     }
   }
   throw new LeaseholdError('connection_lost', { peer: 'the worker', reason: 'the stream ended without an end' });

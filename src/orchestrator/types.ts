@@ -58,8 +58,12 @@ export interface GenerationResult {
   readonly text: string;
   readonly thought: string;
   readonly usage: { readonly promptTokens: number; readonly cachedTokens: number; readonly completionTokens: number; readonly thoughtTokens: number };
-  /** Milliseconds. */
-  readonly timings: { readonly queuedMs: number; readonly loadMs: number; readonly prefillMs: number; readonly generateMs: number };
+  /**
+   * Milliseconds, one after the other: until a worker was found, or started, and reached (`placingMs`; tries that were lost
+   * are in it); in its queue; the load, as far as it was waited for; the prompt; the answer. Together, what was waited, but
+   * for the time in which nobody read.
+   */
+  readonly timings: { readonly placingMs: number; readonly queuedMs: number; readonly loadMs: number; readonly prefillMs: number; readonly generateMs: number };
   /** The explain record of the grant behind it; null when the model was resident already. */
   readonly explain: string | null;
 }
@@ -150,7 +154,7 @@ export interface Orchestrator {
   evict(model: string, options?: EvictOptions): Promise<number>;
   /** The same of every model in the ledger, whoever holds it. Pinned models, and those in use until the deadline, stay and are told with why. */
   evictAll(options?: EvictOptions): Promise<readonly EvictedModel[]>;
-  /** Models that are in the ledger and not in our catalogue, such as leases of holders, are named by their keys here and in `evict` and `explain`. */
+  /** Never, or with `false` no longer never, a model that makes room for another. What is in the ledger and not in our catalogue, such as a lease of a holder, is named by its key, here as in `evict` and `explain`. */
   pin(model: string, pinned?: boolean): Promise<void>;
   /**
    * Leases bytes for this process itself; they count as there once it resolves, unless the request says `loading`. Each

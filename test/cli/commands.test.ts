@@ -128,7 +128,7 @@ t.test('run', async (t) => {
     const { code, out, err, fake } = await finish(['run', 'tiny-facts', 'capital', 'of', 'France?', '-v'], { answer });
     t.strictSame([code, out], [0, 'Paris it is\n']);
     t.match(err, /^finding a worker for tiny-facts\nwaiting for room for tiny-facts: 1st in the queue; tiny-sums is being put away\nloading tiny-facts\nthinking\n/);
-    t.match(err, /5 prompt tokens, \d+ tokens, [\d.]+ tokens a second\nqueued 0 ms, load 120 ms, prefill 3 ms, generate 40 ms\nended by stop; leasehold explain boot-x9\n$/);
+    t.match(err, /5 prompt tokens, \d+ tokens, [\d.]+ tokens a second\nplaced in 0 ms, queued 0 ms, load 120 ms, prefill 3 ms, generate 40 ms\nended by stop; leasehold explain boot-x9\n$/);
     t.match((await finish(['run', 'tiny-facts', 'q', '-v', '--broker', 'own'], { answer })).err, /\nended by stop\n$/, 'a broker that ends with us explains nothing afterwards');
     t.strictSame(fake?.calls, [{ method: 'generate', args: ['tiny-facts', { messages: [{ role: 'user', content: 'capital of France?' }] }, {}] }]);
     t.match(fake, { closed: true, options: { broker: 'auto' } });

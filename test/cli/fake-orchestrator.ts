@@ -213,7 +213,7 @@ export class FakeOrchestrator implements Orchestrator {
       if (this.#settings.endless === true) await aborted(options.signal);
       result.resolve({
         reason: 'stop', ...said, usage: { promptTokens: 5, cachedTokens: 0, completionTokens: count, thoughtTokens: 0 },
-        timings: { queuedMs: 0, loadMs: wasResident ? 0 : 120, prefillMs: 3, generateMs: 40 }, explain: wasResident ? null : 'boot-x9',
+        timings: { placingMs: 0, queuedMs: 0, loadMs: wasResident ? 0 : 120, prefillMs: 3, generateMs: 40 }, explain: wasResident ? null : 'boot-x9',
       });
     } catch (error) {
       result.reject(error);

@@ -81,13 +81,18 @@ t.test('a worker lost before the first token: the call is placed anew, once, and
 const impatient: Partial<Limits> = { heartbeatIntervalMs: 50, heartbeatMissesMax: 12, stallToleranceMs: 300, residencyFlushMs: 300, terminateGraceMs: 300 };
 
 t.test('SIGSTOP: a worker that falls silent is ended though it cannot hear it, its leases return, and the call that waited for it is served', async (t) => {
-  const orchestrator = await open(t, { limits: impatient, models: { sleepy: scripted({ weightsBytes: 40 * MiB, text: 'awake' }), other: scripted({ weightsBytes: 40 * MiB, text: 'other' }) } });
+  const orchestrator = await open(t, { limits: impatient, models: { sleepy: scripted({ weightsBytes: 40 * MiB, text: 'awake' }), other: scripted({ weightsBytes: 40 * MiB, text: 'other' }), talks: scripted({ text: 'word ', textTimes: 10_000, tokensPerSecond: 50 }) } });
   await orchestrator.load('sleepy');
   const pid = await workerPid(orchestrator, 'sleepy');
   process.kill(pid, 'SIGSTOP');
   const [same, next] = await Promise.all([orchestrator.generate('sleepy', 'hello').result(), orchestrator.generate('other', 'hello').result()]);
   t.strictSame([same.text, next.text], ['awake', 'other']);
   t.notOk(lives(pid));
+  const streaming = orchestrator.generate('talks', 'hello')[Symbol.asyncIterator]();
+  await streaming.next();
+  process.kill(await workerPid(orchestrator, 'talks'), 'SIGSTOP');
+  const cut = await refusal((async (): Promise<void> => { while ((await streaming.next()).done !== true); })());
+  t.match(cut, { code: 'worker_silent', message: /^Worker \S+ was silent for 600 ms and has been ended\.$/, details: { silentMs: '600' } }, 'how its process then ended is not why');
   const { counters, simulatedCards } = await orchestrator.ledger();
   t.ok(counters['terminations.silent']! >= 1);
   t.equal(simulatedCards[0]?.oomRefusals, 0);
@@ -102,7 +107,7 @@ t.test('R274: a compute that takes longer than any silence may is not ended whil
   t.equal((await orchestrator.generate('long', 'hello').result()).text, 'worth it');
   t.match((await orchestrator.ledger()).counters, { spawns: 1 });
   t.notOk((await orchestrator.ledger()).counters['terminations.silent']);
-  t.match(await refusal(orchestrator.generate('stuck', 'hello').result()), { code: 'worker_exited', details: { how: 'SIGKILL' } });
+  t.match(await refusal(orchestrator.generate('stuck', 'hello').result()), { code: 'worker_silent', details: { how: 'SIGKILL' } });
   t.match((await orchestrator.ledger()).counters, { 'terminations.silent': 1 });
 });
 

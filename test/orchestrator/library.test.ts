@@ -19,7 +19,7 @@ t.test('ten lines from nothing to answers of real models, on a card that holds t
   const { reason, usage, timings, text, thought, explain } = await answer.result();
   t.match({ reason, text }, { reason: 'stop', text: /85/ });
   t.ok(thought.length > 0 && usage.thoughtTokens > 0, 'it thought, and that is apart from what it said');
-  t.ok(usage.completionTokens > 0 && timings.loadMs > 0);
+  t.ok(usage.completionTokens > 0 && timings.loadMs > 0 && timings.placingMs > 0);
   t.match(await leasehold.explain(explain!), [{ verdict: 'granted', model: /^tiny-sums/ }]);
   t.match(await leasehold.generate('tiny-tales', 'Tell me a story about a fox and a lamp.', { maxTokens: 5 }).result(), { reason: 'length', usage: { completionTokens: 5 } });
   t.ok(await leasehold.countTokens('tiny-facts', { prompt: 'What is' }) > 0);

@@ -90,14 +90,14 @@ t.test('who cancels, or has closed, is told that and no word of the wire', async
   await until('it to load', () => leaseOf(orchestrator, 'slow'));
   const early = refusal(orchestrator.load('slow', { signal: AbortSignal.abort() }));
   stop.abort();
-  for (const error of [await waiting, await early]) t.match(error, { code: 'request_cancelled', message: 'The call was cancelled.' });
+  for (const error of [await waiting, await early]) t.match(error, { name: 'AbortError', code: 'request_cancelled', message: 'The call was cancelled.' });
   const full = refusal(orchestrator.lease({ model: 'full', bytes: 50 * MiB, onEvict: () => 'busy', signal: AbortSignal.abort() }));
   t.match(await full, { message: 'The call was cancelled.' });
   const begun = [refusal(orchestrator.load('slow')), refusal(orchestrator.generate('slow', 'x').result())];
   await until('it to load', () => leaseOf(orchestrator, 'slow'));
   await orchestrator.close();
   const late = [orchestrator.load('slow'), orchestrator.ledger(), orchestrator.evict('slow'), orchestrator.explain(), orchestrator.generate('slow', 'x').result(), orchestrator.lease({ model: 'm', bytes: 1, onEvict })];
-  for (const error of [...await Promise.all(begun), ...await Promise.all(late.map(refusal))]) t.match(error, { code: 'closed', message: 'The orchestrator has been closed.' });
+  for (const error of [...await Promise.all(begun), ...await Promise.all(late.map(refusal))]) t.match(error, { name: 'LeaseholdError', code: 'closed', message: 'The orchestrator has been closed.' });
 });
 
 t.test('many readers of events, and many leases with one signal, are no leak', async (t) => {

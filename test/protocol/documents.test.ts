@@ -49,7 +49,7 @@ t.test('every event that the broker publishes is listed with the fields that it 
     return [name.trim().slice(1, -1), [...fields.matchAll(/`(\w+)`/g)].map(([, field]) => field ?? '')];
   }));
   const published = new Map<string, Set<string>>([
-    ['obituary', new Set(['generation', 'how', 'lastLines', 'brokerEnds'])],
+    ['obituary', new Set(['generation', 'how', 'lastLines', 'brokerEnds', 'silentMs'])],
     ['state_restored', new Set(['what', 'path'])], ['state_lost', new Set(['what', 'path', 'code', 'reason'])],
   ]);
   const ofShell = [...published.keys()];

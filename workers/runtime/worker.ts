@@ -217,7 +217,7 @@ export class Worker {
         return;
       case 'failed': {
         const error = toError(answer.failure, host.key);
-        this.#send({ type: 'failed', id, code: answer.failure.code, message: error.message, residentBytes: answer.residentBytes === null || host.leases.length > 1 ? residentBytes : answer.residentBytes });
+        this.#send({ type: 'failed', id, code: answer.failure.code, message: error.code === 'move_failed' ? error.details['reason'] ?? error.message : error.message, residentBytes: answer.residentBytes === null || host.leases.length > 1 ? residentBytes : answer.residentBytes });
         return;
       }
       case 'done':

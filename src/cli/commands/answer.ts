@@ -111,7 +111,7 @@ export function summary({ reason, usage, timings, explain }: GenerationResult): 
   const cached = usage.cachedTokens > 0 ? ` (${usage.cachedTokens} cached)` : '';
   const parts = [
     `${formatCount(usage.promptTokens, 'prompt token')}${cached}, ${formatCount(usage.completionTokens, 'token')}${thought}${perSecond}`,
-    `queued ${formatMs(timings.queuedMs)}, load ${formatMs(timings.loadMs)}, prefill ${formatMs(timings.prefillMs)}, generate ${formatMs(timings.generateMs)}`,
+    `placed in ${formatMs(timings.placingMs)}, queued ${formatMs(timings.queuedMs)}, load ${formatMs(timings.loadMs)}, prefill ${formatMs(timings.prefillMs)}, generate ${formatMs(timings.generateMs)}`,
     `ended by ${reason}${explain === null ? '' : `; leasehold explain ${explain}`}`,
   ];
   return parts.join('\n');

@@ -151,6 +151,20 @@ t.test('a line of the log commands no terminal, begins no other line, and says t
   t.end();
 });
 
+t.test('whatever the umask, what a broker keeps is its own to read', async (t) => {
+  const path = join(folder(t), 'deep', 'state');
+  const before = process.umask(0o777);
+  try {
+    const orchestrator = await open(t, { stateFolder: path, models: { m: scripted({ text: 'hello' }) } });
+    t.equal((await orchestrator.generate('m', 'x').result()).text, 'hello');
+    const modeOf = (name: string): number => statSync(join(path, name)).mode & 0o777;
+    t.strictSame(['.', '..', 'secret', 'processes'].map(modeOf), [0o700, 0o700, 0o600, 0o700]);
+    for (const record of readdirSync(join(path, 'processes'))) t.equal(modeOf(join('processes', record)), 0o600);
+  } finally {
+    process.umask(before);
+  }
+});
+
 t.test('a log file that cannot be opened fails the start and says why', (t) => {
   const path = folder(t);
   execFileSync('mkfifo', [join(path, 'pipe')]);
