@@ -11,6 +11,8 @@ import { failWishes } from './progress.js';
 import { companions } from '../gangs/gang.js';
 import { parkShortBytes } from '../memory/share.js';
 import { reindex, setState } from '../ledger/lease-store.js';
+import { setResident } from '../ledger/ledger.js';
+import { sumOf } from '../ledger/need.js';
 import { mustProcess } from '../must.js';
 import { count, emit, explain, inWords, publish } from '../report.js';
 import type { Core, Job, JobCause, Lease } from '../state.js';
@@ -105,6 +107,8 @@ export function endProcess(core: Core, lease: Lease, cause: TerminateCause, why:
 /** Bytes that nobody gives back: charged until a measurement or an exit says otherwise, never granted. */
 export function quarantine(core: Core, lease: Lease, why: string): void {
   if (lease.state === 'quarantined') return;
+  // What it was loading is taken to be there: nobody will say what is, and a reading shows it beside all that is still to come.
+  if (lease.state === 'loading' || lease.growing) setResident(core, lease.charge, Math.max(lease.charge.residentBytes, Math.min(sumOf(lease.parts), lease.charge.chargedBytes)));
   lease.job = null;
   lease.release = null;
   lease.growing = false;

@@ -66,7 +66,12 @@ export function strandBroken(core: Core, process: Process, models: readonly Mode
     if (terms?.gang === undefined) continue;
     const key = gangOf(process, terms);
     const back = [...process.leases].map((id) => mustLease(core, id)).filter((lease) => lease.model === model && lease.gang === key);
-    if (back.length < terms.gang.size) for (const { id } of back) core.stranded.set(id, core.stranded.get(id) ?? core.attendedUs);
+    const isBroken = back.length < terms.gang.size;
+    for (const { id } of back) {
+      if (isBroken) core.stranded.set(id, core.stranded.get(id) ?? core.attendedUs);
+      // The card of the rest has been found since.
+      else core.stranded.delete(id);
+    }
   }
 }
 

@@ -161,3 +161,20 @@ t.test('B106: a card that the new broker does not find is closed when it appears
     test.match(all(stage.pass(2_000), 'terminate'), [{ generation: worker, cause: 'card_lost' }]);
   });
 });
+
+t.test('a gang of which a card is found late is whole again then: nothing of it is asked back', async (test) => {
+  for (const isFound of [true, false]) {
+    const stage = restarted({ cards: [a] });
+    stage.take(worker, 8 * GiB, a);
+    comesBack(stage);
+    announces(stage, [on(a, 'old-l7', 8 * GiB)]);
+    if (isFound) {
+      stage.card(b);
+      stage.take(worker, 4 * GiB, b);
+      stage.sample(b);
+      announces(stage, [on(a, 'old-l7', 8 * GiB), on(b, 'old-l8', 4 * GiB)]);
+    }
+    const moves = all(stage.pass(20_000), 'move');
+    test.strictSame(moves.map(({ lease, target }) => [lease, target]).slice(0, 1), isFound ? [] : [['old-l7', 'none']]);
+  }
+});

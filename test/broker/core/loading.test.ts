@@ -422,3 +422,19 @@ t.test('a load begins with the last grant before it: one that was lost with its 
   test.strictSame(loadsAfter(lease, 1_000), [1_000, 1_000, 1_000], 'asked for again under its new connection');
   test.end();
 });
+
+t.test('what was loading in a process that cannot be ended counts once: what is read of it is that, and nobody else’s', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const lease = stage.granted(worker, 'a', 8 * GiB);
+  stage.begin(worker, lease);
+  stage.take(worker, 8 * GiB);
+  stage.send({ type: 'kill_unconfirmed', generation: worker, reason: 'in the kernel' });
+  stage.sample();
+  test.match(stage.lease(lease), { state: 'quarantined', chargedBytes: plusTenth(8 * GiB) });
+  test.equal(stage.cardView().foreignBytes, 0);
+  // 24 GiB without those 8.8.
+  test.match(only(stage.ask(stage.session('holder'), 'b', 13 * GiB).effects, 'grant'), { chargedBytes: plusTenth(13 * GiB) });
+  test.end();
+});

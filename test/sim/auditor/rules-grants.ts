@@ -1,4 +1,5 @@
 /** What a grant may be: the right size, inside what is left by the book, and not against the order of the queue. */
+import type { Book } from './book.js';
 import type { Check, EffectOf } from './check.js';
 import { mergeParts, shortOf } from './follow-effects.js';
 import { goesBefore, mayPass } from './order.js';
@@ -121,7 +122,7 @@ function heldForOthersBytes(check: Check, device: string, own: AuditedRequest): 
   let held = 0;
   for (const other of check.book.requests.values()) {
     const isKept = other !== own && other.device === device && other.holdBytes > 0 && !other.cancelled && !other.isOptional;
-    if (isKept && !mayPass(check.book, own, other)) held += Math.min(other.holdBytes, other.chargeBytes);
+    if (isKept && !mayPass(check.book, own, other)) held += Math.min(other.holdBytes, growthBytes(check.book, other));
   }
   return held;
 }
@@ -151,10 +152,18 @@ function checkOrder(check: Check, name: string, card: AuditedCard, request: Audi
     const waitedUs = Math.min(event.atUs - elder.sinceUs, book.clock.leastUs - elder.attendedMinUs);
     if (waitedUs < longestUs || isHeldUp(check, elder)) continue;
     const roomBytes = card.totalBytes - card.reserveBytes - book.chargedBytes(card.device);
-    if (roomBytes - moreBytes < elder.chargeBytes) {
+    if (roomBytes - moreBytes < growthBytes(book, elder)) {
       check.broken('starved', `${name} passes ${elder.generation}#${elder.request} (${elder.model}), which has waited ${waitedUs} us`);
     }
   }
+}
+
+/** What its charge grows by: one that extends a lease may give back a part of it in return. */
+function growthBytes(book: Book, request: AuditedRequest): number {
+  const lease = request.lease === null ? undefined : book.leases.get(request.lease);
+  if (lease === undefined) return request.chargeBytes;
+  const wholeBytes = withHeadroom(Math.max(sumOf(mergeParts(lease, request.parts)), request.peakBytes));
+  return Math.min(request.chargeBytes, Math.max(0, wholeBytes - lease.promiseBytes));
 }
 
 /** What is free is kept for a request that goes before and has victims ordered for it, up to its need (D22). */
@@ -166,7 +175,7 @@ function checkRobbed(check: Check, name: string, card: AuditedCard, request: Aud
     // Growth while tokens flow never waits, and goes before nobody.
     const isBefore = request.kind === 'resize' || (goesBefore(book, elder, request) && !mayPass(book, request, elder));
     if (!isPlanned || !isBefore || isBackingOff(check, elder)) continue;
-    const keptBytes = Math.min(Math.max(0, roomBytes), elder.chargeBytes);
+    const keptBytes = Math.min(Math.max(0, roomBytes), growthBytes(book, elder));
     if (moreBytes > roomBytes - keptBytes) check.broken('hold-taken', `${name}: of ${roomBytes} free ${keptBytes} are kept for ${elder.generation}#${elder.request} (${elder.model})`);
   }
 }

@@ -122,4 +122,12 @@ export const restartMutants: readonly Mutant[] = [
     name: 'told-floor-forgotten', about: 'what a process said of a card that was found later does not count', file: 'restart/unfound-cards.js', pinnedBy: 'reattach',
     from: 'if (floor?.isTold === true)', to: 'if (false)',
   },
+  {
+    name: 'stranded-for-ever', about: 'a gang is asked back though the card of the rest has been found', file: 'restart/take-in.js', pinnedBy: 'gang-return',
+    from: 'core.stranded.delete(id);', to: ';',
+  },
+  {
+    name: 'quarantined-twice', about: 'what was loading in a process that cannot be ended counts as read and as still to come', file: 'eviction/ladder.js', pinnedBy: 'loading',
+    from: "if (lease.state === 'loading' || lease.growing)", to: 'if (false)',
+  },
 ];
