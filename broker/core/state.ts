@@ -133,6 +133,8 @@ export interface Card {
   confirms: Confirmation;
   floorBytes: number | null;
   readonly unified: boolean;
+  /** Its driver says what it keeps in host memory for want of room: what a process has reserved may exceed the card. */
+  spills: boolean;
   lost: { readonly sinceAtUs: number; readonly reason: string } | null;
 
   readonly charged: Record<ChargeKind, number>;

@@ -104,7 +104,7 @@ function newCard(event: Added): Card {
     reserveBytes: event.reserveBytes,
     confirms: event.confirms,
     floorBytes: event.floorBytes,
-    unified: event.unified ?? false,
+    unified: event.unified ?? false, spills: false,
     lost: null,
     charged: { lease: 0, floor: 0, residue: 0, returning: 0 },
     chargedBytes: 0, residentBytes: 0, pendingBytes: 0, attributedBytes: 0, holdBytes: 0, idleBytes: 0,

@@ -17,6 +17,7 @@ export function spilledBytesOf(card: Card, spilled: readonly SpillReading[] = []
 /** Judges what the sample just taken shows as spilled: growth of a process with leases is an overshoot. Absent: the driver does not say. */
 export function judgeSpills(core: Core, card: Card, spilled: readonly SpillReading[] | undefined): void {
   if (spilled === undefined) return;
+  card.spills = true;
   const byGeneration = new Map(spilled.map(({ generation, spilledBytes }) => [generation, spilledBytes]));
   for (const seat of card.seats.values()) {
     const bytes = byGeneration.get(seat.generation) ?? 0;

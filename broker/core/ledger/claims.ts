@@ -22,7 +22,7 @@ export function believable(core: Core, event: CoreEvent): CoreEvent {
     case 'card_added': return event.totalBytes > cardBytesMax ? { ...event, totalBytes: cardBytesMax } : event;
     case 'sampled': return believableSample(core, event);
     case 'process_ready': return fits(core, event.floors) ? event : { ...event, floors: figures(core, event.generation, 'floor', event.floors) };
-    case 'heartbeat': return fits(core, event.reserved) ? event : { ...event, reserved: figures(core, event.generation, 'reserved memory', event.reserved) };
+    case 'heartbeat': return believableHeartbeat(core, event);
     case 'floor_measured': {
       const [figure] = fits(core, [event]) ? [event] : figures(core, event.generation, 'floor', [event]);
       return { ...event, bytes: figure?.bytes ?? 0 };
@@ -63,6 +63,12 @@ function isWithin(bytes: number, mostBytes: number): boolean {
 
 function fits(core: Core, figures: readonly Figure[]): boolean {
   return figures.every(({ device, bytes }) => isWithin(bytes, mostOn(core, device)));
+}
+
+/** What a driver spills is reserved as well, and no lie. */
+function believableHeartbeat(core: Core, event: Of<'heartbeat'>): CoreEvent {
+  const reserved = event.reserved.filter(({ device, bytes }) => cardOf(core, device)?.spills !== true || !isWithin(bytes, cardBytesMax));
+  return fits(core, reserved) ? event : { ...event, reserved: figures(core, event.generation, 'reserved memory', reserved) };
 }
 
 /** A false floor of a worker is left out, so that nobody learns from it; its bytes are seen by the driver, and it is ended. */

@@ -366,3 +366,16 @@ t.test('no run of hostile events breaks an invariant', (test) => {
   }
   test.end();
 });
+
+t.test('what a driver spills is reserved as well: more than the card of that is no lie where it says so', (test) => {
+  for (const spills of [true, false]) {
+    const stage = new Stage();
+    stage.card();
+    const worker = stage.worker();
+    stage.send({ type: 'sampled', device: card0, takenAtUs: stage.nowUs, usedBytes: 0, totalBytes: 24 * GiB, truth: 'nvml', processes: [], strangers: [], ...(spills ? { spilled: [] } : {}) });
+    const effects = stage.send({ type: 'heartbeat', generation: worker, reserved: [{ device: card0, bytes: 25 * GiB }] });
+    test.strictSame(all(effects, 'terminate').map(({ cause }) => cause), spills ? [] : ['misbehaved']);
+    test.match(only(stage.send({ type: 'heartbeat', generation: stage.worker(), reserved: [{ device: card0, bytes: hugeBytes }] }), 'terminate'), { cause: 'misbehaved' }, 'no count of bytes in either case');
+  }
+  test.end();
+});

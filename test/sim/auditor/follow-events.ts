@@ -96,9 +96,15 @@ function followCard(book: Book, event: CardEvent): void {
     card.missing = null;
     seeDepartures(book, event.device, event.takenAtUs);
     if (event.processes !== null) seeFloors(book, event.device, figures);
+    for (const [generation, bytes] of figures) seeAway(book, event.device, generation, bytes);
   } else {
     card.missing ??= { reading: event.reading, sinceUs: event.atUs };
   }
+}
+
+function seeAway(book: Book, device: string, generation: string, bytes: number): void {
+  const process = book.process(generation);
+  if (process?.state === 'away') process.awayFloors.set(device, Math.max(bytes, process.awayFloors.get(device) ?? 0));
 }
 
 /** What left before the reading was taken has been seen; what was freed for a waiting request is now kept for it. */

@@ -14,7 +14,7 @@ export function followRecorded(book: Book, event: Of<'process_recorded'>): void 
   book.processes.set(event.generation, {
     ...process, state: 'away', connected: false, closes: book.memory === null ? event.devices : [...event.devices, book.memory.device], onRecord: event.devices, waitedForSince: now(book),
     floors: new Map(process.devices.map((device) => [device, event.floors.find((floor) => floor.device === device)?.bytes ?? 0])),
-    recordedFloors: new Map(event.floors.map(({ device, bytes }) => [device, bytes])),
+    awayFloors: new Map(event.floors.map(({ device, bytes }) => [device, bytes])),
     misbehaviour: before?.misbehaviour ?? 0, commandFailures: before?.commandFailures ?? 0,
   });
   const memoryBytes = event.floors.find((floor) => floor.device === book.memory?.device)?.bytes ?? 0;

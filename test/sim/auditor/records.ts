@@ -56,8 +56,8 @@ export interface AuditedProcess {
   saidAtUs: number;
   /** By card. */
   readonly floors: Map<string, number>;
-  /** What an earlier broker put on record for it, by card; a program has no other floor by the log. */
-  readonly recordedFloors: ReadonlyMap<string, number>;
+  /** What an earlier broker put on record for it, or the most that was read of it since, by card: charged until it comes back or ends. */
+  readonly awayFloors: Map<string, number>;
   /** What could be charged for it before it said so itself, by card. */
   readonly statedFloors: ReadonlyMap<string, number>;
   /** Last moment it hosted, was promised or was asked for anything. */

@@ -137,7 +137,7 @@ function hasFailedCommand(check: Check, process: AuditedProcess): boolean {
     if (command.generation !== process.generation) continue;
     const overdueUs = book.clock.mostUs - command.attendedMaxUs;
     if (!command.answered && overdueUs >= book.options.limits.commandAnswerMs * 1_000) return true;
-    if (command.answered && command.kind === 'move') return true;
+    if (command.answered && (command.kind === 'move' || command.answeredAtUs - command.sentAtUs >= book.options.limits.commandAnswerMs * 1_000)) return true;
   }
   return false;
 }

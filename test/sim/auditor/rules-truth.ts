@@ -40,8 +40,8 @@ function living(check: Check, device: string): string[] {
 export function promisedBytes(check: Check, device: string, generation: string, asShown = false): { bytes: number; claimedBytes: number } {
   const { book } = check;
   const process = book.process(generation);
-  // One that an earlier broker knew and that does not come back is charged what is on its record for as long as it lives.
-  const ownFloorBytes = process === null ? 0 : Math.max(floorOn(process, device), asShown && process.state === 'away' ? (process.recordedFloors.get(device) ?? 0) : 0);
+  // One that an earlier broker knew and that does not come back is charged what it was known to have for as long as it lives.
+  const ownFloorBytes = process === null ? 0 : Math.max(floorOn(process, device), asShown && process.state === 'away' ? (process.awayFloors.get(device) ?? 0) : 0);
   // As shown: never below what its engine was once seen to take.
   const floorBytes = asShown && ownFloorBytes > 0 ? Math.max(ownFloorBytes, book.toldFloors.get(process?.engine ?? '') ?? 0) : ownFloorBytes;
   let bytes = floorBytes;
