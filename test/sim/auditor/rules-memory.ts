@@ -5,6 +5,7 @@
  */
 import type { ExplainRecord } from '../../../broker/core/explain.js';
 import type { LedgerView } from '../../../broker/core/view.js';
+import type { Book } from './book.js';
 import type { Check, EffectOf } from './check.js';
 import { memoryNeedBytes } from './follow-memory.js';
 import { parkNeedBytes, type LeaseMemory, type MemoryBook } from './memory-book.js';
@@ -241,11 +242,16 @@ export function checkMemoryShort(check: Pick<Check, 'book' | 'truth' | 'broken'>
   const promisedAtUs = Math.min(...memory.leasesOf(generation).filter((has) => !has.loaded || has.parkBytes > 0).map((has) => has.promisedAtUs));
   // A floor that nobody could know when it was promised is as a stranger's.
   const floorOf = (of: string): number => ((memory.floors.get(of)?.sinceUs ?? Infinity) <= promisedAtUs || of === generation ? (memory.floors.get(of)?.bytes ?? 0) : 0);
-  const allowed = (of: string): number => memory.leasesOf(of).reduce((sum, has) => sum + withHeadroom(memory.promiseOf(has)), floorOf(of));
+  const allowed = (of: string): number => memory.leasesOf(of).reduce((sum, has) => sum + withHeadroom(isUnasked(check.book, has) ? has.asked.neededBytes : memory.promiseOf(has)), floorOf(of));
   if (now.bytesOf(generation) + bytes > allowed(generation)) return;
   let strangersBytes = now.foreignBytes;
   for (const other of now.processes()) strangersBytes += Math.max(0, now.bytesOf(other) - allowed(other));
   if (strangersBytes <= card.reserveBytes) check.broken('memory-short', `${generation} was refused ${bytes} of the machine's memory within its leases, and nobody else took what is not theirs`);
+}
+
+/** It keeps a copy that nobody allowed, and has never been told to park. */
+function isUnasked(book: Book, has: LeaseMemory): boolean {
+  return !has.keepCopy && has.copyBytes > 0 && book.leases.get(has.lease)?.parkedAtUs === 0;
 }
 
 /** What the last reading showed of workers that have said nothing since is charged, whatever explains it. A program's own memory is nobody's business. */
