@@ -197,7 +197,9 @@ function staysPut(core: Core, lease: Lease, code: 'unsupported' | 'move_failed',
 /** The command had been given up. What it did is taken in as a fact about the model, and must be measured like any other. */
 function onLateAnswer(core: Core, lease: Lease, command: Command, answer: Answer): void {
   count(core, 'answersLate');
-  if (answer.kind !== 'done' || lease.release !== null || lease.state === 'granted' || lease.state === 'loading' || command.kind !== 'move') return;
+  if (answer.kind !== 'done' || lease.release !== null || lease.state === 'granted' || command.kind !== 'move') return;
+  // Told during this load, since what was told before it is forgotten: it has been stopped, or goes on.
+  if (lease.state === 'loading' && (answer.target !== 'none' || answer.residentBytes > 0)) return;
   // Another command is under way: its answer will say how things stand.
   if (lease.job !== null) return;
   const left = Math.min(answer.residentBytes, lease.charge.residentBytes);

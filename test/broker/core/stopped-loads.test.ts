@@ -165,3 +165,18 @@ t.test('who waits because of a load without progress is told which it is, and ho
   }
   test.end();
 });
+
+t.test('a load that is stopped after its command had been given up is over; one that is said to go on is not', (test) => {
+  for (const residentBytes of [0, 2 * GiB]) {
+    const stage = new Stage();
+    const { worker, lease, waiting } = hung(stage);
+    const move = only(evict(stage, 'hung'), 'move');
+    test.equal(all(stage.pass(5_500), 'cancel_command').length, 1);
+    if (residentBytes === 0) stage.take(worker, -2 * GiB);
+    const effects = [...stage.answer(move, { kind: 'done', target: 'none', freedBytes: 2 * GiB - residentBytes, residentBytes, hostBytes: 0 }), ...stage.sample()];
+    test.equal(stage.counter('answersLate'), 1);
+    test.strictSame(all(effects, 'grant').map(({ generation }) => generation), residentBytes === 0 ? [waiting] : []);
+    test.equal(stage.lease(lease)?.state, residentBytes === 0 ? undefined : 'loading');
+  }
+  test.end();
+});

@@ -102,4 +102,8 @@ from: "return lease.state === 'loading' && mustProcess(core, lease.generation).r
     name: 'ended-over-older', about: 'a worker is ended though what it asks for is older', file: 'eviction/whole-workers.js', pinnedBy: 'whole-workers',
     from: ' && goesBefore(core, overdue, waiter)', to: '',
   },
+  {
+    name: 'late-stop-unheard', about: 'a load that was stopped late holds its bytes until it would have had to end', file: 'eviction/answers.js', pinnedBy: 'stopped-loads',
+    from: "if (lease.state === 'loading' && (answer.target !== 'none' || answer.residentBytes > 0))", to: "if (lease.state === 'loading')",
+  },
 ];
