@@ -65,6 +65,9 @@ export function followEvent(book: Book, event: CoreEvent): void {
     case 'models_announced':
       followAnnouncement(book, event);
       followReturn(book, event);
+      return;
+    case 'process_ending':
+      // It moves no byte: what the core makes of it is an end like any other.
   }
 }
 
