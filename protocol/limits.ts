@@ -37,8 +37,10 @@ export const defaultLimits = {
   heartbeatMissesMax: 10,
   /** How often the broker's loop tells its core the time. */
   tickIntervalMs: 250,
-  /** A gap between two looks at the clock above this is our own lateness, and judges nobody (ADR 0012). */
+  /** A gap between two looks at the clock above this is our own lateness, and judges nobody (ADR 0012). A loop that was blocked for longer, ours or a peer's, is told. */
   stallToleranceMs: 1_000,
+  /** A loop that is blocked again and again is told of at most this often for each process; for as long the ledger shows it. */
+  loopBlockedRetoldMs: 60_000,
   /** How often a broker looks whether its socket, secret and locks are where they belong, and puts back what is not; a worker looks for its socket. */
   stateCheckMs: 60_000,
 

@@ -8,6 +8,7 @@ import { callsInside, createCore, floorsOf, isHeard, mayHold, shareReading, type
 import { SimulatedCard, type CardDescription } from '../devices/index.js';
 import { createSupervisor, isAlive, processTable, startTimeOf, type Supervisor } from '../supervisor/index.js';
 import { AdmissionDesk, shuttingDown } from './admission-desk.js';
+import { BlockedLoops } from './blocked-loops.js';
 import { drainCalls } from './drain.js';
 import { CardDesk } from './card-desk.js';
 import { checkBrokerOptions, checkCards } from './check-options.js';
@@ -124,6 +125,7 @@ class RunningBroker implements Broker {
   readonly #locks: readonly FileLock[];
   readonly #log: Log;
   readonly #peerLog: PeerLog;
+  readonly #blockedLoops: BlockedLoops;
   readonly #core: Core;
   readonly #loop: Loop;
   readonly #sampler: Sampler;
@@ -156,6 +158,7 @@ class RunningBroker implements Broker {
     this.#memory = owned.find(({ card }) => card.kind === 'host') ?? null;
     this.#log = steadyLog(options.log ?? silentLog);
     this.#peerLog = new PeerLog(this.#log, limits.peerLogBytesPerSecondMax);
+    this.#blockedLoops = new BlockedLoops({ limits, log: this.#log, publish: (name, data) => { this.#publish(name, data); } });
     this.ended = new Promise((resolve) => { this.#end = resolve; });
     this.#core = this.#createCore();
     this.#loop = this.#createLoop();
@@ -258,6 +261,10 @@ class RunningBroker implements Broker {
     return new Loop({
       core: this.#core,
       tickIntervalMs: this.limits.tickIntervalMs,
+      onTick: (lateMs) => {
+        this.#blockedLoops.note({ role: 'broker', generation: null }, lateMs);
+        this.#blockedLoops.look();
+      },
       carryOut: (effect) => { this.#outbound.carryOut(effect); },
       onBroken: (error) => {
         this.#log.error({ code: error.code, reason: error.message, cause: (error.cause as Error | undefined)?.stack ?? '' }, 'the core broke');
@@ -362,6 +369,7 @@ class RunningBroker implements Broker {
       devices: this.devices.map(({ device, name, totalBytes }) => ({ device, name, totalBytes: totalBytes > 0 ? totalBytes : null })),
       log: this.#log,
       peerLog: this.#peerLog,
+      blockedLoops: this.#blockedLoops,
       feed: (event) => { this.#loop.feed(event); },
       startTimeOf,
       isInLedger: (generation) => this.#core.processes.has(generation),
@@ -370,8 +378,8 @@ class RunningBroker implements Broker {
 
   #facts(): Readonly<Record<string, unknown>> {
     return {
-      broker: { pid: process.pid, socket: this.socketPath, startedMsAgo: Math.floor((monotonicUs() - this.#startedAtUs) / 1_000) },
-      workers: this.#workers.describe(),
+      broker: { pid: process.pid, socket: this.socketPath, startedMsAgo: Math.floor((monotonicUs() - this.#startedAtUs) / 1_000), loopBlocked: this.#blockedLoops.shown(null) },
+      workers: this.#workers.describe().map((worker) => ({ ...worker, loopBlocked: this.#blockedLoops.shown(worker.generation) })),
       holders: [...this.#core.processes.values()].flatMap(({ generation, role }) => this.#holder(generation, role)),
       simulatedCards: this.#cardDesk.facts(),
       ...this.#options.facts?.(),

@@ -15,6 +15,8 @@ export type UntimedEvent = CoreEvent extends infer E ? (E extends CoreEvent ? Om
 export interface LoopOptions {
   readonly core: Core;
   readonly tickIntervalMs: number;
+  /** Each tick, after its event: how late this process's loop was for it. */
+  readonly onTick: (lateMs: number) => void;
   readonly carryOut: (effect: Effect) => void;
   /** The core found its own ledger broken, or a bug threw: nothing may be granted after that. */
   readonly onBroken: (error: LeaseholdError) => void;
@@ -26,12 +28,19 @@ export class Loop {
   #running = false;
   #stopped = false;
   #timer: NodeJS.Timeout | null = null;
+  /** When the next tick should come. */
+  #dueUs = 0;
 
   constructor(options: LoopOptions) {
     this.#options = options;
   }
 
   start(): void {
+    this.#dueUs = monotonicUs() + this.#options.tickIntervalMs * 1_000;
+    this.#wait();
+  }
+
+  #wait(): void {
     this.#timer = setTimeout(() => { this.#tickAfterPoll(); }, this.#options.tickIntervalMs);
   }
 
@@ -53,8 +62,13 @@ export class Loop {
   #tickAfterPoll(): void {
     setImmediate(() => {
       if (this.#stopped) return;
+      const nowUs = monotonicUs();
+      const lateMs = Math.max(0, Math.floor((nowUs - this.#dueUs) / 1_000));
+      // From here, not from the end of this one: what it takes itself is lateness, too.
+      this.#dueUs = nowUs + this.#options.tickIntervalMs * 1_000;
       this.feed({ type: 'ticked' });
-      this.start();
+      this.#options.onTick(lateMs);
+      this.#wait();
     });
   }
 

@@ -3,6 +3,7 @@ import { LeaseholdError, protocolVersion, type ControlMessage, type Limits } fro
 import { errorMessage, verifyHello, type ByteStream, type Channel } from '../../protocol/node/index.js';
 import type { ProcessIdentity } from '../supervisor/types.js';
 import type { Desk, Resident } from './admission-desk.js';
+import type { BlockedLoops } from './blocked-loops.js';
 import type { CardDesk } from './card-desk.js';
 import type { Holders } from './holders.js';
 import { toEvent } from './inbound.js';
@@ -31,6 +32,7 @@ export interface ReceptionOptions {
   readonly devices: Welcome['devices'];
   readonly log: Log;
   readonly peerLog: PeerLog;
+  readonly blockedLoops: BlockedLoops;
   readonly feed: (event: UntimedEvent) => void;
   /** Start time of a pid, so that it is not mistaken for a later one; null where the system does not tell. */
   readonly startTimeOf: (pid: number) => string | null;
@@ -168,6 +170,10 @@ export class Reception implements Desk {
       case 'ready':
         workers.ready(session.generation, message);
         session.channel.send({ type: 'ok', id: message.id });
+        break;
+      case 'heartbeat':
+        // A session of our own process runs on our own loop, which we watch ourselves.
+        if (session.identity.pid !== process.pid) this.#options.blockedLoops.note(session, message.loopDelayMs);
         break;
       case 'log':
         this.#options.peerLog.take(session, message);

@@ -257,7 +257,7 @@ export class Workers {
     return this.#workers.keys();
   }
 
-  describe(): readonly Readonly<Record<string, unknown>>[] {
+  describe(): readonly { readonly generation: string; readonly engine: string; readonly pid: number | null; readonly threads: number; readonly versions: Ready['versions'] | null }[] {
     return [...this.#workers.values()].map((worker) => ({
       generation: worker.generation, engine: worker.engine, pid: this.#identities.get(worker.generation)?.pid ?? null,
       threads: worker.threads, versions: worker.ready?.versions ?? null,

@@ -125,12 +125,18 @@ export type NamedRecord = Omit<ExplainRecord, 'victims'> & { readonly name: stri
 
 type NamedLedger = Omit<LedgerView, 'leases' | 'waiting'> & { readonly leases: readonly (LeaseView & Named)[]; readonly waiting: readonly (WaiterView & Named)[] };
 
+/** Its event loop was blocked for so long at least, and that ended so long ago; null: not lately. A broker of an earlier version does not say. */
+export interface LoopBlocked {
+  readonly blockedMs: number;
+  readonly agoMs: number;
+}
+
 /** The ledger with what the shell knows besides. */
 export interface LedgerState extends NamedLedger {
   /** Entries that one answer could not carry: a list that was cut holds its weightiest (most charged first). */
   readonly omitted?: { readonly leases: number; readonly waiting: number; readonly processes: number };
-  readonly broker: { readonly pid: number; readonly socket: string; readonly startedMsAgo: number };
-  readonly workers: readonly { readonly generation: string; readonly engine: string; readonly pid: number | null; readonly threads: number }[];
+  readonly broker: { readonly pid: number; readonly socket: string; readonly startedMsAgo: number; readonly loopBlocked?: LoopBlocked | null };
+  readonly workers: readonly { readonly generation: string; readonly engine: string; readonly pid: number | null; readonly threads: number; readonly loopBlocked?: LoopBlocked | null }[];
   /** Processes that may hold leases: attached, or without their connection and not yet seen gone. */
   readonly holders: readonly { readonly generation: string; readonly pid: number }[];
   /** Simulated cards as they read themselves: `oomRefusals`, `peakUsedBytes`, `usedBytes`. */

@@ -275,6 +275,16 @@ t.test('the ledger', async (t) => {
     ]);
   });
 
+  t.test('R293: says whose loop was blocked, for how long and when', async (t) => {
+    const state = ledgerState();
+    const lines = renderLedger({
+      ...state, broker: { ...state.broker, loopBlocked: { blockedMs: 1_500, agoMs: 40_000 } }, workers: state.workers.map((worker) => ({ ...worker, loopBlocked: { blockedMs: 3_200, agoMs: 12_000 } })),
+    }, { names, columns: 120, tableColumns: 120, palette: plain });
+    t.match(lines.find((line) => line.startsWith('w1')), /ready, loop blocked for 3\.2 s until 12\.0 s ago +4712/);
+    t.equal(lines.at(-1), '  its own loop blocked for 1.5 s until 40.0 s ago');
+    t.match(renderLedger({ ...state, workers: state.workers.map((worker) => ({ ...worker, loopBlocked: null })) }, { names, columns: 120, tableColumns: 120, palette: plain }).join('\n'), /w1 +worker +llama +ready +4712/);
+  });
+
   t.test('has the machine’s memory as one more bar where it is leased, and what each process has of it', async (t) => {
     const { leases, waiting, processes } = ledgerState();
     const host = cardView({

@@ -1,5 +1,6 @@
 /** Workers that die, stop, flood and are impersonated, as real processes: callers are told or served, and nothing is left behind. */
 import { createHmac } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
 import t from 'tap';
 import { connect, openChannel } from '../../protocol/node/index.js';
 import { LeaseholdError, defaultLimits, type Limits } from '../../protocol/index.js';
@@ -109,6 +110,26 @@ t.test('R274: a compute that takes longer than any silence may is not ended whil
   t.notOk((await orchestrator.ledger()).counters['terminations.silent']);
   t.match(await refusal(orchestrator.generate('stuck', 'hello').result()), { code: 'worker_silent', details: { how: 'SIGKILL' } });
   t.match((await orchestrator.ledger()).counters, { 'terminations.silent': 1 });
+});
+
+t.test('R293: a worker that stood still and goes on is named, with for how long, and is not ended', async (t) => {
+  const orchestrator = await open(t, { limits: { heartbeatIntervalMs: 50, heartbeatMissesMax: 600, stallToleranceMs: 500 }, models: { still: scripted({ text: 'still here' }) } });
+  const told = new Set<unknown>();
+  const hear = (async (): Promise<void> => { for await (const { name, data } of orchestrator.events()) if (name === 'loop_blocked') told.add(data['generation']); })();
+  await orchestrator.load('still');
+  const pid = await workerPid(orchestrator, 'still');
+  process.kill(pid, 'SIGSTOP');
+  await pause(1_500);
+  process.kill(pid, 'SIGCONT');
+  const generation = await until('the ledger to show it', async () => {
+    const [worker] = (await orchestrator.ledger()).workers;
+    return (worker?.loopBlocked?.blockedMs ?? 0) >= 1_400 ? worker?.generation : null;
+  });
+  await until('it to be told', () => told.has(generation));
+  t.equal((await orchestrator.generate('still', 'hello').result()).text, 'still here');
+  t.match((await orchestrator.ledger()).counters, { spawns: 1 });
+  await orchestrator.close();
+  await hear;
 });
 
 t.test('B94: a flood of output neither blocks a worker nor breaks those who hear how it ended', async (t) => {

@@ -50,6 +50,7 @@ t.test('every event that the broker publishes is listed with the fields that it 
   }));
   const published = new Map<string, Set<string>>([
     ['obituary', new Set(['generation', 'how', 'lastLines', 'brokerEnds', 'silentMs'])],
+    ['loop_blocked', new Set(['role', 'generation', 'blockedMs', 'times'])],
     ['state_restored', new Set(['what', 'path'])], ['state_lost', new Set(['what', 'path', 'code', 'reason'])],
   ]);
   const ofShell = [...published.keys()];

@@ -1,6 +1,6 @@
 /** The whole ledger as `leasehold ps` draws it. Pure: the same state and width always give the same lines. */
 import type { LeaseView, ProcessView, WaiterView } from '../../orchestrator/index.js';
-import type { LedgerState } from '../../orchestrator/types.js';
+import type { LedgerState, LoopBlocked } from '../../orchestrator/types.js';
 import type { Palette } from '../terminal/colour.js';
 import { formatBytes, formatMs } from '../terminal/size-format.js';
 import { renderTable, type Column } from '../terminal/table.js';
@@ -24,7 +24,7 @@ export function renderLedger(state: LedgerState, options: LedgerViewOptions): st
     leases(state, options),
     waiting(state, options),
     processes(state, options),
-    [palette.dim(`broker pid ${state.broker.pid}  ${state.broker.socket}`)],
+    [palette.dim(`broker pid ${state.broker.pid}  ${state.broker.socket}`), ...blockedText(state.broker.loopBlocked).map((text) => palette.yellow(`  its own ${text}`))],
   ];
   return blocks.filter((block) => block.length > 0).flatMap((block, index) => (index === 0 ? block : ['', ...block])).flatMap((line) => wrap(line, tableColumns, 2));
 }
@@ -107,11 +107,15 @@ function processes(state: LedgerState, { tableColumns, palette }: LedgerViewOpti
   return renderTable(heads, shown.map((process) => processRow(state, process)), tableColumns, palette);
 }
 
+function blockedText(blocked: LoopBlocked | null | undefined): readonly string[] {
+  return blocked === null || blocked === undefined ? [] : [`loop blocked for ${formatMs(blocked.blockedMs)} until ${formatMs(blocked.agoMs)} ago`];
+}
+
 function processRow(state: LedgerState, process: ProcessView): string[] {
   const worker = state.workers.find(({ generation }) => generation === process.generation);
   const holder = state.holders.find(({ generation }) => generation === process.generation);
   return [
-    shortGeneration(process.generation), process.role, process.engine ?? '-', process.state, String((worker ?? holder)?.pid ?? '-'),
+    shortGeneration(process.generation), process.role, process.engine ?? '-', [process.state, ...blockedText(worker?.loopBlocked)].join(', '), String((worker ?? holder)?.pid ?? '-'),
     String(worker?.threads ?? '-'), formatBytes(process.floorBytes), ...memoryCell(state, process), process.devices.map(shortDevice).join(', '),
   ];
 }

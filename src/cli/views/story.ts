@@ -93,6 +93,7 @@ const lines: Readonly<Record<string, (facts: Facts) => Line>> = {
   card_regained: (facts) => ['plain', `${facts.card} is back after ${facts.ms('lostMs')}`],
   thrashing: (facts) => ['warn', `${facts.card} thrashes: ${percent(facts.count('shareOfTime'))} of the last ${facts.ms('windowMs')} went into loading again what had been put away for each other: ${facts.text('models')}${lacking(facts)}`],
   thrash_ended: (facts) => ['plain', `${facts.card} thrashes no longer; it did for ${facts.ms('thrashedMs')}`],
+  loop_blocked: (facts) => ['warn', `${loopOwner(facts)} was blocked for ${facts.ms('blockedMs')}${facts.count('times') > 1 ? `, the longest of ${formatCount(facts.count('times'), 'time')}` : ''}`],
   state_restored: (facts) => ['warn', `the ${facts.text('what')} at ${facts.text('path')} was gone and has been put back`],
   state_lost: (facts) => ['bad', `the ${facts.text('what')} at ${facts.text('path')} cannot be put back: ${facts.text('reason')}`],
   sample_lost: (facts) => ['bad', `${facts.card} cannot be read: ${facts.text('reason')}`],
@@ -102,6 +103,11 @@ const lines: Readonly<Record<string, (facts: Facts) => Line>> = {
 };
 
 const percent = (share: number): string => `${(share * 100).toFixed(0)} %`;
+
+/** Whose loop: `worker w1's loop`. */
+function loopOwner(facts: Facts): string {
+  return facts.text('role') === 'broker' ? 'the broker\'s own loop' : `${facts.text('role')} ${shortGeneration(facts.text('generation'))}'s loop`;
+}
 
 function lacking(facts: Facts): string {
   const bytes = facts.count('neededBytes') - facts.count('capacityBytes');

@@ -8,6 +8,7 @@ import { effectiveLimits } from '../../../broker/shell/effective-limits.js';
 import { lockFile, readHolder } from '../../../broker/shell/file-lock.js';
 import { endOf, lastWords, typedEnd } from '../../../broker/shell/last-words.js';
 import { Loop, type UntimedEvent } from '../../../broker/shell/loop.js';
+import { BlockedLoops } from '../../../broker/shell/blocked-loops.js';
 import { PeerLog } from '../../../broker/shell/peer-log.js';
 import { Resumes } from '../../../broker/shell/resume.js';
 import { Sampler } from '../../../broker/shell/sampler.js';
@@ -229,7 +230,7 @@ t.test('the loop takes one event to its end before the next, and stops for good 
   const order: string[] = [];
   const core = createCore({ bootId: '0123456789ab', startedAtUs: monotonicUs(), limits: defaultLimits, classPolicies, engines: [], allowLedgerOnly: false });
   const loop: Loop = new Loop({
-    core, tickIntervalMs: 5, onBroken: (error) => { broken.push(error.code); },
+    core, tickIntervalMs: 5, onTick: () => undefined, onBroken: (error) => { broken.push(error.code); },
     carryOut: (effect) => {
       order.push(effect.type);
       // Made while an event is being carried out: it waits its turn.
@@ -245,6 +246,69 @@ t.test('the loop takes one event to its end before the next, and stops for good 
   order.length = 0;
   loop.feed({ type: 'pin_requested', generation: 'b-s1', request: 3, model: 'm', pinned: true });
   t.strictSame(order, [], 'nothing is decided after that');
+});
+
+t.test('R293: the loop says how late each tick was', { timeout: 60_000 }, async (t) => {
+  const core = createCore({ bootId: '0123456789ab', startedAtUs: monotonicUs(), limits: defaultLimits, classPolicies, engines: [], allowLedgerOnly: false });
+  const latest = await new Promise<number>((resolve) => {
+    const loop = new Loop({
+      core, tickIntervalMs: 5, onBroken: (error) => { t.fail(error.message); }, carryOut: () => undefined,
+      onTick: (lateMs) => {
+        if (lateMs >= 190) {
+          loop.stop();
+          resolve(lateMs);
+          return;
+        }
+        // In a tick, which is no less a block of the loop than anything else.
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200);
+      },
+    });
+    loop.start();
+  });
+  t.ok(latest >= 190, `${String(latest)} ms`);
+});
+
+t.test('R293: a blocked loop is told at once, then once a minute with the longest of what came since, and shown as long', (t) => {
+  let atMs = 0;
+  const lines: string[] = [];
+  const events: unknown[] = [];
+  const note = (_fields: Readonly<Record<string, unknown>>, text: string): void => { lines.push(text); };
+  const loops = new BlockedLoops({
+    limits: { stallToleranceMs: 1_000, loopBlockedRetoldMs: 60_000 }, log: { debug: note, info: note, warn: note, error: note },
+    publish: (name, data) => { events.push({ name, ...data }); }, nowUs: () => atMs * 1_000,
+  });
+  const at = (ms: number): void => {
+    atMs = ms;
+    loops.look();
+  };
+  const worker = { role: 'worker', generation: 'b-w1' } as const;
+  loops.note(worker, 1_000);
+  t.strictSame([lines, loops.shown('b-w1')], [[], null], 'what is tolerated is nothing to tell');
+  loops.note(worker, 3_200);
+  t.strictSame(lines, ['the loop of worker b-w1 was blocked for 3.2 s']);
+  at(10_000);
+  t.strictSame(loops.shown('b-w1'), { blockedMs: 3_200, agoMs: 10_000 });
+  for (const lateMs of [1_500, 4_700, 2_000]) loops.note(worker, lateMs);
+  loops.note({ role: 'broker', generation: null }, 1_001);
+  t.strictSame(lines.splice(0), ['the loop of worker b-w1 was blocked for 3.2 s', 'the loop of the broker itself was blocked for 1.0 s'], 'each process has a minute of its own');
+  t.strictSame(loops.shown('b-w1'), { blockedMs: 4_700, agoMs: 0 });
+  at(59_999);
+  t.strictSame(lines, []);
+  at(60_000);
+  t.strictSame(lines.splice(0), ['the loop of worker b-w1 was blocked for 4.7 s, and 2 more times for less'], 'though it says nothing more itself');
+  at(119_999);
+  t.strictSame([lines, loops.shown('b-w1'), loops.shown(null)], [[], { blockedMs: 4_700, agoMs: 109_999 }, null]);
+  at(120_000);
+  t.equal(loops.shown('b-w1'), null, 'what is over is forgotten');
+  loops.note(worker, 2_000);
+  t.equal(lines.length, 1);
+  t.strictSame(events, [
+    { name: 'loop_blocked', role: 'worker', generation: 'b-w1', blockedMs: 3_200, times: 1 },
+    { name: 'loop_blocked', role: 'broker', generation: null, blockedMs: 1_001, times: 1 },
+    { name: 'loop_blocked', role: 'worker', generation: 'b-w1', blockedMs: 4_700, times: 3 },
+    { name: 'loop_blocked', role: 'worker', generation: 'b-w1', blockedMs: 2_000, times: 1 },
+  ]);
+  t.end();
 });
 
 t.test('what a peer says for the log is bounded by the second, whatever connection it comes by, and the rest is counted', (t) => {
