@@ -1,4 +1,5 @@
 /** The one error class. Codes come from errors.json; texts are for people and may change. */
+import { durationText } from './duration.js';
 import { errorTable, type ErrorCode } from './errors.generated.js';
 
 export { errorTable, type ErrorCode } from './errors.generated.js';
@@ -53,6 +54,12 @@ export class LeaseholdError extends Error {
     return errorTable[this.code].retryable;
   }
 
+  /** How soon the same request may be sent again, where whoever refused it has said so. */
+  get retryAfterMs(): number | null {
+    const text = this.details['retryAfterMs'] ?? '';
+    return /^\d{1,16}$/.test(text) ? Number(text) : null;
+  }
+
   /** An error of ours as it is; anything else wrapped as `code` (default `internal`) with its text as the reason. */
   static from(thrown: unknown, code: ErrorCode = 'internal', details: ErrorDetails = {}): LeaseholdError {
     if (thrown instanceof LeaseholdError) return thrown;
@@ -88,9 +95,9 @@ function visible(text: string): string {
   return text.replace(/[\u0000-\u0008\u000B-\u001F\u007F-\u009F\u2028\u2029\u202A-\u202E\u2066-\u2069]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
-/** Byte counts as people read them, with the count itself: `105.3 MiB (110363443 bytes)`; long times in seconds. Anything else as it is. */
+/** Byte counts as people read them, with the count itself: `105.3 MiB (110363443 bytes)`; times in the unit that fits. Anything else as it is. */
 function inUnits(name: string, text: string, unit: string): string {
-  if (unit === ' ms' && /^\d{4,16}$/.test(text)) return `${(Number(text) / 1_000).toFixed(1).replace(/\.0$/, '')} s`;
+  if (unit === ' ms' && /^\d{1,16}$/.test(text)) return durationText(Number(text));
   if (!/(^b|B)ytes$/.test(name) || !/^\d{4,16}$/.test(text) || Number(text) < 1_024) return text + unit;
   const units = ['KiB', 'MiB', 'GiB', 'TiB'];
   const power = Math.min(units.length, Math.floor(Math.log2(Number(text)) / 10));

@@ -3,6 +3,7 @@
  * unit. `assertLimits` states how they must relate; overriding one that breaks
  * a relation is a typed error that names both.
  */
+import { limitText } from './limit-text.js';
 
 /** Defaults. All may be overridden by the operator under `limits` in leasehold.yaml. */
 export const defaultLimits = {
@@ -279,7 +280,7 @@ export function limitMinimum(name: LimitName): number {
 export function brokenRelation(limits: Limits): LimitRelation | null {
   for (const name of Object.keys(defaultLimits) as LimitName[]) {
     const minimum = limitMinimum(name);
-    if (!(limits[name] >= minimum)) return relation([name], `${name} >= ${String(minimum)}`, (l) => l[name] >= minimum);
+    if (!(limits[name] >= minimum)) return relation([name], `${name} >= ${limitText(name, minimum)}`, (l) => l[name] >= minimum);
   }
   return limitRelations.find((candidate) => !candidate.holds(limits)) ?? null;
 }

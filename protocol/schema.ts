@@ -6,6 +6,7 @@
  * Checks are strict about every field that is named and blind to every field
  * that is not: a newer peer may add fields, never change one.
  */
+import { durationText } from './duration.js';
 
 /** What a schema says about a value, in a form that other languages can read. */
 export type SchemaDescription =
@@ -54,7 +55,7 @@ function schema<T>(
 
 /** An integer from `minimum` to `maximum`; floats, NaN, strings and bigints are faults. */
 export function integer(minimum: number, maximum: number, unit: string): RequiredSchema<number> {
-  const expected = `an integer from ${String(minimum)} to ${String(maximum)} (${unit})`;
+  const expected = `an integer from ${String(minimum)} to ${String(maximum)} (${unit === 'ms' ? `ms: at most ${durationText(maximum)}` : unit})`;
   return schema({ kind: 'integer', minimum, maximum, unit }, (value, path) =>
     typeof value === 'number' && Number.isSafeInteger(value) && value >= minimum && value <= maximum
       ? null

@@ -1,4 +1,5 @@
 /** How the core speaks: effects of this step, counters, explain records. */
+import { durationText } from '../../protocol/index.js';
 import type { Effect, PublishedName } from './effects.js';
 import type { ExplainRecord, ExplainedVictim, Verdict } from './explain.js';
 import { msSince } from './clock.js';
@@ -120,14 +121,9 @@ export function callsInWords(calls: number): string {
   return calls === 1 ? '1 call' : `${String(calls)} calls`;
 }
 
-/** "250 ms", "1.5 s", "12 s". */
-export function msInWords(ms: number): string {
-  return ms < 1_000 ? `${String(ms)} ms` : `${(ms / 1_000).toFixed(1).replace(/\.0$/, '')} s`;
-}
-
-/** "8 s". */
+/** "8 s", whole ones. */
 export function secondsInWords(ms: number): string {
-  return `${String(Math.floor(ms / 1_000))} s`;
+  return ms < 1_000 ? '0 s' : durationText(Math.floor(ms / 1_000) * 1_000);
 }
 
 /** "3.2 GiB", for sentences. */

@@ -1,4 +1,5 @@
 /** The clock has been looked at, after all sockets: what is due falls due here and nowhere else. */
+import { durationText } from '../../protocol/index.js';
 import { waitsForHost } from './requests/admission.js';
 import { jobOverdue } from './eviction/answers.js';
 import { publishSlowLeaving, slowLeaving, slowLeavingText } from './eviction/slow-leaving.js';
@@ -11,7 +12,6 @@ import { considerIdle, isIdleWorker } from './processes/idle.js';
 import { loadOverdue, recall } from './ledger/lease-events.js';
 import { breakPromise } from './processes/model.js';
 import { mustCard } from './must.js';
-import { msInWords } from './report.js';
 import { shownNeed } from './ledger/need.js';
 import { reconsiderOver } from './cards/overshoot.js';
 import { detachedOverdue, heartbeatDue, spawnOverdue } from './processes/process.js';
@@ -121,7 +121,7 @@ function idleDue(core: Core, process: Parameters<typeof terminate>[1]): void {
     core.timers.set('idle', process.generation, inMs(core, core.options.limits.tickIntervalMs));
     return;
   }
-  terminate(core, process, 'idle', `no model for ${msInWords(core.options.limits.workerIdleMs)}`);
+  terminate(core, process, 'idle', `no model for ${durationText(core.options.limits.workerIdleMs)}`);
 }
 
 function returningDue(core: Core, key: string): void {
@@ -155,7 +155,7 @@ function deadlinePassed(core: Core, waiter: Waiter): void {
     ...(unmeasured
       ? { code: 'device_unmeasured' as const, details: { device: lacking.device, reading: lacking.missing?.reading ?? 'unknown' } }
       : { code: 'deadline_passed' as const, details: { what: `room for ${waiter.model}`, deadlineMs: String(waiter.deadlineMs), reason } }),
-    text: `${waiter.model} waited ${msInWords(waiter.deadlineMs)}: ${reason}`,
+    text: `${waiter.model} waited ${durationText(waiter.deadlineMs)}: ${reason}`,
   });
   endWaiter(core, waiter);
 }

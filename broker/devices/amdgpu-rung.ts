@@ -1,7 +1,7 @@
 /** AMD cards, by what the amdgpu driver shows in sysfs. No library, no context, no process. */
 import { readFile, readdir } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { defaultLimits } from '../../protocol/index.js';
+import { defaultLimits, durationText } from '../../protocol/index.js';
 import { monotonicUs } from '../../protocol/node/clock.js';
 import { within } from './deadline.js';
 import { readAmdProcesses } from './amdgpu-processes.js';
@@ -55,13 +55,13 @@ export function createAmdgpuRung(options: AmdgpuRungOptions = {}): Rung {
   return {
     truth: 'amdgpu',
     async discover(): Promise<Discovery> {
-      return (await within(probeTimeoutMs, list())) ?? { unavailable: `sysfs gave no answer within ${probeTimeoutMs} ms` };
+      return (await within(probeTimeoutMs, list())) ?? { unavailable: `sysfs gave no answer within ${durationText(probeTimeoutMs)}` };
     },
     async read(device): Promise<Reading> {
       const askedAtUs = nowUs();
       const card = cards.get(device);
       if (card === undefined) return { kind: 'missing', device, takenAtUs: askedAtUs, reading: 'unknown', reason: 'amdgpu shows no such card' };
-      const late = { kind: 'missing', device, takenAtUs: askedAtUs, reading: 'timed_out', reason: `sysfs gave no answer within ${probeTimeoutMs} ms` } as const;
+      const late = { kind: 'missing', device, takenAtUs: askedAtUs, reading: 'timed_out', reason: `sysfs gave no answer within ${durationText(probeTimeoutMs)}` } as const;
       return (await within(probeTimeoutMs, readOnce(card))) ?? late;
     },
     async close(): Promise<void> {

@@ -1,5 +1,5 @@
 /** The second rung: the nvidia-smi tool, one run at a time, for every card at once. */
-import { defaultLimits } from '../../protocol/index.js';
+import { defaultLimits, durationText } from '../../protocol/index.js';
 import { cleanEnvironment } from '../supervisor/environment.js';
 import { runBounded, type BoundedRun, type RunOutcome } from './bounded-run.js';
 import { monotonicUs } from '../../protocol/node/clock.js';
@@ -118,7 +118,7 @@ function describe(rows: readonly SmiRow[], platform: DevicePlatform): Discovery 
 function failureText(outcome: RunOutcome, timeoutMs: number): string {
   switch (outcome.kind) {
     case 'timed_out':
-      return `nvidia-smi gave no answer within ${timeoutMs} ms`;
+      return `nvidia-smi gave no answer within ${durationText(timeoutMs)}`;
     case 'too_much_output':
       return `nvidia-smi wrote more than ${outputBytesMax} bytes`;
     case 'not_started':

@@ -1,4 +1,5 @@
 /** One life of the NVML helper: started, asked, and killed when an answer does not come in time. */
+import { durationText } from '../../protocol/index.js';
 import { spawn, type ChildProcess } from 'node:child_process';
 import type { MissingReading } from '../core/events.js';
 import { startDeadline } from './deadline.js';
@@ -46,7 +47,7 @@ export class HelperProcess {
     this.opened = new Promise((resolve) => {
       this.#settleOpened = resolve;
     });
-    this.#cancelStart = startDeadline(startTimeoutMs, () => this.#fail('timed_out', `no word from the NVML helper within ${startTimeoutMs} ms of its start`));
+    this.#cancelStart = startDeadline(startTimeoutMs, () => this.#fail('timed_out', `no word from the NVML helper within ${durationText(startTimeoutMs)} of its start`));
     // Detached: an interrupt from the terminal is for us; the helper ends with its stdin.
     this.#child = spawn(start.command, start.args, { env: start.env, stdio: ['pipe', 'pipe', 'pipe'], detached: true, windowsHide: true });
     this.#listen();
@@ -62,7 +63,7 @@ export class HelperProcess {
     if (this.#over) return Promise.resolve({ kind: 'missing', reading: 'failed', reason: 'the NVML helper has ended' });
     const id = ++this.#lastId;
     return new Promise((settle) => {
-      const cancelDeadline = startDeadline(timeoutMs, () => this.#fail('timed_out', `no answer from NVML within ${timeoutMs} ms; its helper was killed`));
+      const cancelDeadline = startDeadline(timeoutMs, () => this.#fail('timed_out', `no answer from NVML within ${durationText(timeoutMs)}; its helper was killed`));
       this.#open.set(id, { settle, cancelDeadline });
       this.#child.stdin?.write(`${JSON.stringify({ id, ...question })}\n`);
     });

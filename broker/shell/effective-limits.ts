@@ -1,5 +1,5 @@
 /** The operator's limits over the defaults, checked before anything is built on them. */
-import { LeaseholdError, brokenRelation, defaultLimits, limitMinimum, type LimitName, type Limits } from '../../protocol/index.js';
+import { LeaseholdError, brokenRelation, defaultLimits, limitMinimum, didYouMean, nearest, type LimitName, type Limits } from '../../protocol/index.js';
 
 /** Timers reach no further; a longer one would fire at once. */
 const timerMsMax = 2 ** 31 - 1;
@@ -8,7 +8,7 @@ const timerMsMax = 2 ** 31 - 1;
 export function effectiveLimits(given: Partial<Limits>): Limits {
   const limits: Record<LimitName, number> = { ...defaultLimits };
   for (const [name, value] of Object.entries(given) as [string, unknown][]) {
-    if (!Object.hasOwn(defaultLimits, name)) throw refusal(name, `there is no such limit; known: ${Object.keys(defaultLimits).join(', ')}`);
+    if (!Object.hasOwn(defaultLimits, name)) throw refusal(name, `there is no such limit${didYouMean(nearest(name, Object.keys(defaultLimits)))}`);
     // Left undefined: as if it were not there.
     if (value !== undefined) limits[name as LimitName] = quantity(name as LimitName, value);
   }
@@ -25,5 +25,5 @@ function quantity(name: LimitName, value: unknown): number {
 }
 
 function refusal(name: string, reason: string): LeaseholdError {
-  return new LeaseholdError('config_invalid', { path: 'limits', where: name, reason, option: `limits.${name}` }, { help: 'protocol/limits.ts has every limit with its default; `leasehold limits` lists them.' });
+  return new LeaseholdError('config_invalid', { path: 'limits', where: name, reason, option: `limits.${name}` }, { help: '`leasehold limits` lists every limit with its default and its meaning.' });
 }

@@ -7,6 +7,7 @@
  *
  * While `asked`, what the leader leaves behind may use up the grace; in every other case it is killed at once.
  */
+import { durationText } from '../../protocol/index.js';
 import type { Limits } from '../../protocol/index.js';
 import type { OutputLimits } from './output.js';
 import { signalIdentity, type ProcessRow, type ProcessTable } from './process-table.js';
@@ -229,7 +230,7 @@ export abstract class ProcessLadder implements Sweepable {
     this.#unconfirmed = true;
     const left = members.map(({ pid }) => pid).join(', ');
     const what = left === '' ? 'its end was not seen' : `pid ${left} still lives`;
-    const sent = this.mayBeEnded ? `SIGKILL was sent ${this.setup.limits.killConfirmMs} ms ago` : 'it does not prove to be ours, and is not signalled';
+    const sent = this.mayBeEnded ? `SIGKILL was sent ${durationText(this.setup.limits.killConfirmMs)} ago` : 'it does not prove to be ours, and is not signalled';
     this.setup.handlers.onKillUnconfirmed(this.generation, `${sent} and ${what}`);
     this.#settleOver();
   }

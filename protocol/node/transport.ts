@@ -18,6 +18,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Server as NetServer, Socket } from 'node:net';
 import { isMainThread } from 'node:worker_threads';
 import { IPCModule } from 'node-ipc';
+import { durationText } from '../duration.js';
 import { LeaseholdError } from '../errors.js';
 import { defaultLimits } from '../limits.js';
 import { checkSocketPath, socketAddress } from './socket-path.js';
@@ -287,7 +288,7 @@ type Client = NonNullable<IPCModule['of'][string]>;
 
 function connected(client: Client, timeoutMs: number): Promise<void> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`no answer within ${String(Math.round(timeoutMs))} ms`)), timeoutMs);
+    const timer = setTimeout(() => reject(new Error(`no answer within ${durationText(timeoutMs)}`)), timeoutMs);
     client.on('connect', () => {
       clearTimeout(timer);
       takeOver(client.socket);

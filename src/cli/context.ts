@@ -1,6 +1,6 @@
 /** What every command is given: the world, how to speak, and how to come by an orchestrator. */
 import { basename } from 'node:path';
-import { LeaseholdError } from '../../protocol/index.js';
+import { LeaseholdError, durationText } from '../../protocol/index.js';
 import type { Flags, LoadedConfig } from '../config/index.js';
 import type { OrchestratorOptions } from '../orchestrator/options.js';
 import type { Log } from '../orchestrator/index.js';
@@ -97,7 +97,7 @@ async function silentBroker(cause: LeaseholdError, stateFolder: string | undefin
   const { pid } = await whoHolds(createMachine(), stateFolder);
   const stopped = await isStopped(pid);
   const error = new LeaseholdError('broker_lost', { ...cause.details, reason: 'it does not answer' }, { cause, help: silentAdvice(pid, stopped) });
-  error.message = `A broker is there${pid === null ? '' : ` (pid ${String(pid)})`} and ${stopped ? 'is stopped' : `has not answered within ${String(cause.details['deadlineMs'])} ms`}.`;
+  error.message = `A broker is there${pid === null ? '' : ` (pid ${String(pid)})`} and ${stopped ? 'is stopped' : `has not answered within ${durationText(Number(cause.details['deadlineMs']))}`}.`;
   return error;
 }
 

@@ -1,8 +1,7 @@
 /** The command line: names, options and help of every command. What they do is loaded when one is run. */
 import { Command, CommanderError, Option } from 'commander';
-import { LeaseholdError } from '../../protocol/index.js';
+import { LeaseholdError, suggest } from '../../protocol/index.js';
 import { createContext, type CommandContext, type CommonOptions, type Dependencies } from './context.js';
-import { suggest } from '../config/suggest.js';
 import { exitCodeOf, exitCodes } from './exit-codes.js';
 import { reportError } from './report.js';
 import { fitted } from './terminal/output.js';

@@ -18,7 +18,7 @@ export function writeLine(io: Io, line = '', hanging = line.length - line.trimSt
 /** With --json an object on stdout; else what is wrong and what to do, a line each, on stderr. */
 export function reportError(io: Io, palette: Palette, error: LeaseholdError, json: boolean): void {
   if (json) {
-    writeJson(io, { error: { code: error.code, message: error.message, help: error.help, details: error.details } });
+    writeJson(io, { error: { code: error.code, message: error.message, help: error.help, retryable: error.retryable, retryAfterMs: error.retryAfterMs, details: error.details } });
     return;
   }
   const more = (error.details['more'] ?? '').split('\n').filter((line) => line !== '');

@@ -1,5 +1,5 @@
 /** One generation as its reader sees it: an iterator that gives the worker credits as it is read. */
-import { LeaseholdError, type DataMessage, type Limits } from '../../protocol/index.js';
+import { LeaseholdError, durationText, type DataMessage, type Limits } from '../../protocol/index.js';
 import type { Channel } from '../../protocol/node/index.js';
 import { Patience } from './patience.js';
 
@@ -149,7 +149,7 @@ export class CallStream implements AsyncIterator<CallEvent, undefined> {
     const { model, deadlineMs } = this.#message;
     const error = this.#receivedTokens === 0
       ? new LeaseholdError('deadline_passed', { what: `generate with ${model.key}`, deadlineMs, reason: 'its worker gave no answer' })
-      : new LeaseholdError('generation_failed', { model: model.key, reason: `its worker sent no further token for ${String(this.#silentMs)} ms` });
+      : new LeaseholdError('generation_failed', { model: model.key, reason: `its worker sent no further token for ${durationText(this.#silentMs)}` });
     this.#fail(error);
     this.#state = 'ended';
     this.#stop.abort();

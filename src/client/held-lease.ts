@@ -1,7 +1,7 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 /** One lease that this process holds itself: reported as it is used, and given back when the broker wants it and nothing uses it. */
 import {
-  LeaseholdError, deniedError, type ControlMessage, type HostNeed, type LeasePart, type LeaseTerms, type Limits, type ModelPolicy, type ModelState, type NewModels, type RequestClass, type ResidencyState,
+  durationText, LeaseholdError, deniedError, type ControlMessage, type HostNeed, type LeasePart, type LeaseTerms, type Limits, type ModelPolicy, type ModelState, type NewModels, type RequestClass, type ResidencyState,
 } from '../../protocol/index.js';
 import type { Line } from '../../protocol/node/index.js';
 import { checkEvictAnswer, checkMeasured, checkParts, type EvictAnswer, type Measured } from './measured.js';
@@ -288,7 +288,7 @@ export class HeldLease {
 
   #warnSlow(): void {
     if (this.#over !== null) return;
-    warn(new LeaseholdError('move_failed', { model: this.model, reason: `its onEvict has not settled for ${String(this.#own.limits.leavingSlowMs)} ms` }, { help: 'Until it does, the bytes stay charged and whoever waits for them waits; one that never settles ends in quarantine.' }));
+    warn(new LeaseholdError('move_failed', { model: this.model, reason: `its onEvict has not settled for ${durationText(this.#own.limits.leavingSlowMs)}` }, { help: 'Until it does, the bytes stay charged and whoever waits for them waits; one that never settles ends in quarantine.' }));
   }
 
   #movedForNobody(answer: EvictAnswer): void {

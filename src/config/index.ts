@@ -4,4 +4,3 @@ export { configSchemaPath } from './schema-file.js';
 export { configVariables, limitVariable, type Flags } from './spoken.js';
 export { logLevels, type LogLevel } from './written.js';
 export { parseDurationMs } from './durations.js';
-export { suggest } from './suggest.js';

@@ -1,7 +1,7 @@
 /** One validated configuration out of command line, environment, file and defaults, in that order. All or nothing. */
 import { homedir } from 'node:os';
 import { basename, dirname, join, relative, resolve } from 'node:path';
-import { LeaseholdError, brokenRelation, classes, defaultLimits, type ClassPolicy, type LimitName, type Limits, type RequestClass } from '../../protocol/index.js';
+import { LeaseholdError, brokenRelation, classes, defaultLimits, limitText, type ClassPolicy, type LimitName, type Limits, type RequestClass } from '../../protocol/index.js';
 import type { OrchestratorOptions } from '../orchestrator/options.js';
 import { parseDocument } from './document.js';
 import { configInvalid, type Source } from './fault.js';
@@ -112,7 +112,7 @@ function assertRelations(layers: readonly Layer[]): void {
   const limits: Limits = { ...defaultLimits, ...mergedLimits(layers) };
   const broken = brokenRelation(limits);
   if (broken === null) return;
-  const figures = broken.names.map((name) => `${name} is ${limits[name]}`).join(', ');
+  const figures = broken.names.map((name) => `${name} is ${limitText(name, limits[name])}`).join(', ');
   const set = (name: LimitName) => layers.find(({ settings }) => settings.limits?.[name] !== undefined);
   const culprit = broken.names.find((name) => set(name) !== undefined) ?? broken.names[0];
   const source = culprit === undefined ? undefined : set(culprit)?.source;

@@ -1,7 +1,6 @@
 /** Settings as words of an environment or a command line, in the shape of the file. */
-import { defaultLimits, type LimitName } from '../../protocol/index.js';
+import { defaultLimits, suggest, type LimitName } from '../../protocol/index.js';
 import { configInvalid, pointerText, type Pointer, type Source } from './fault.js';
-import { suggest } from './suggest.js';
 
 /** What the command line sets; each key is the long name of its option. */
 export interface Flags {

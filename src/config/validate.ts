@@ -1,8 +1,8 @@
 /** Checks a plain value against the schema and says what is wrong in words, with what is allowed. */
+import { suggest, nearest, didYouMean } from '../../protocol/index.js';
 import type { ErrorObject, ValidateFunction } from 'ajv';
 import { configInvalid, shown, type Fault, type Pointer, type Source } from './fault.js';
 import { configSchema, type JsonSchema } from './schema-file.js';
-import { suggest } from './suggest.js';
 
 /** More names than this are not listed: the nearest one says more. */
 const namesListedMax = 14;
@@ -85,9 +85,9 @@ function wrongWord(data: unknown, allowed: readonly string[]): string {
 
 /** `unknown key "modls"; did you mean models? Known here: …` */
 export function unknownKey(key: string, known: readonly string[]): string {
-  const near = suggest(key, known);
-  const listed = known.length <= namesListedMax ? `known here: ${known.join(', ')}` : `${known.length} keys are known here`;
-  return `unknown key ${shown(key)}; ${near === null ? listed : `did you mean ${near}?`}`;
+  const near = nearest(key, known);
+  if (near.length > 0) return `unknown key ${shown(key)}${didYouMean(near)}`;
+  return `unknown key ${shown(key)}; ${known.length <= namesListedMax ? `known here: ${known.join(', ')}` : `${known.length} keys are known here${known.includes('frameBytesMax') ? ' (`leasehold limits` lists them)' : ''}`}`;
 }
 
 /** A JSON pointer's steps; all-digit steps are indices (no key of ours is a number). */

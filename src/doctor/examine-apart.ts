@@ -3,6 +3,7 @@
  * own, which is watched as a worker is. When it stops turning or ends too early, the checks that were under way are
  * tried again one by one, each in a process of its own; the one that does it again is the finding.
  */
+import { durationText } from '../../protocol/index.js';
 import { fileURLToPath } from 'node:url';
 import { createSupervisor, nodeCommand, type Supervisor, type SupervisorHandlers } from '../../broker/supervisor/index.js';
 import { startDeadline } from '../../broker/devices/deadline.js';
@@ -114,7 +115,7 @@ class Round {
   #awaitWord(leastMs = 0): void {
     const silenceMs = Math.max(leastMs, this.#options.silenceMs ?? silenceMsDefault);
     this.#cancelSilence();
-    this.#cancelSilence = startDeadline(silenceMs, () => { this.#break(`it hung the process that asked for ${String(silenceMs / 1_000)} s`); });
+    this.#cancelSilence = startDeadline(silenceMs, () => { this.#break(`it hung the process that asked for ${durationText(silenceMs)}`); });
   }
 
   #break(how: string): void {

@@ -1,4 +1,5 @@
 /** Carries checks out in this process. Each has a deadline; one that fails or does not answer is a finding like any other. */
+import { durationText } from '../../protocol/index.js';
 import { within } from '../../broker/devices/deadline.js';
 import { checkDeadlineMs, type Check } from './check.js';
 import { problem, type Finding, type Found } from './finding.js';
@@ -35,7 +36,7 @@ async function examineOne(check: Check, scene: Scene): Promise<readonly Finding[
     const found = await within(deadlineMs, (async () => check.run(scene, controller.signal))());
     controller.abort();
     return findingsOf(check, found ?? problem(
-      `it gave no answer within ${String(deadlineMs / 1_000)} s`,
+      `it gave no answer within ${durationText(deadlineMs)}`,
       'Something it asks hangs: a driver, a file system that is not there, or a machine under too much load. Look at `dmesg`, and run `leasehold doctor` again when the machine is quiet.',
     ));
   } catch (error) {

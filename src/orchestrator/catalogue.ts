@@ -1,10 +1,9 @@
 /** Which names mean which model, and the immutable spec that a worker is given for each. */
 import { realpathSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { LeaseholdError, modelSpec, type ModelSpec, type RequestClass } from '../../protocol/index.js';
+import { LeaseholdError, modelSpec, suggest, type ModelSpec, type RequestClass } from '../../protocol/index.js';
 import { normaliseDevice } from '../../broker/devices/uuid.js';
 import { tinyModels } from '../../workers/models/index.js';
-import { suggest } from '../config/suggest.js';
 import { modelKeyOf } from './model-key.js';
 import type { ModelOptions } from './options.js';
 import { optionsHelp } from './tables.js';

@@ -2,8 +2,8 @@
  * What callers give, checked before anything is done with it: kinds of values, and what is not known by its name. One
  * table for each thing that can be given (tables.ts); the first fault found is told with its place and what is allowed.
  */
+import { suggest } from '../../protocol/index.js';
 import type { Schema } from '../../protocol/index.js';
-import { suggest } from '../config/suggest.js';
 
 /** Where something is wrong, and why. */
 export interface Fault {

@@ -1,5 +1,5 @@
 /** What a scenario expects of its figures, and what came of it. */
-import { suggest } from '../config/suggest.js';
+import { suggest } from '../../protocol/index.js';
 import type { Figures } from './recorder.js';
 import type { Bound, Scenario } from './scenario.js';
 

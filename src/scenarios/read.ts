@@ -2,12 +2,11 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { parseBytes } from '../../protocol/byte-size.js';
-import { LeaseholdError, defaultLimits, type Limits, type RequestClass } from '../../protocol/index.js';
+import { LeaseholdError, defaultLimits, durationText, suggest, type Limits, type RequestClass } from '../../protocol/index.js';
 import { configInvalid, type Fault, type Pointer, type Source } from '../config/fault.js';
 import { parseDocument } from '../config/document.js';
 import { parseDurationMs } from '../config/durations.js';
 import { packagePath, schemaAt } from '../config/schema-file.js';
-import { suggest } from '../config/suggest.js';
 import { readTextFile } from '../config/text-file.js';
 import { assertValid, unknownKey } from '../config/validate.js';
 import type { Arrivals, Bound, FaultAct, LieName, Scenario, ScenarioDevice, ScenarioEngine, ScenarioFault, ScenarioModel } from './scenario.js';
@@ -152,7 +151,7 @@ class Reading {
     }
     const fromMs = this.ms(written.from, 0);
     const untilMs = this.ms(written.until, durationMs);
-    if (fromMs > untilMs) this.wrong([...pointer, 'from'], 'value', `${fromMs} ms is after until, ${untilMs} ms`);
+    if (fromMs > untilMs) this.wrong([...pointer, 'from'], 'value', `${durationText(fromMs)} is after until, ${durationText(untilMs)}`);
     const how: Arrivals['how'] = written.callers !== undefined ? { kind: 'callers', count: written.callers, thinkMs: this.ms(written.think, 0) }
       : written.atOnce !== undefined ? { kind: 'atOnce', count: written.atOnce } : { kind: 'every', meanMs: Math.max(1, this.ms(written.every, 1_000)) };
     return {

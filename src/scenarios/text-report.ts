@@ -1,5 +1,5 @@
 /** The report of a stress run as people read it. */
-import { classes } from '../../protocol/index.js';
+import { classes, durationText } from '../../protocol/index.js';
 import { boundText, valueOf, type Missed } from './expectations.js';
 import type { Figures } from './recorder.js';
 import type { Scenario } from './scenario.js';
@@ -18,7 +18,7 @@ export function textReport(scenario: Scenario, figures: Figures, missed: readonl
   const of = (name: string): number => figures[name] ?? 0;
   const line = (label: string, value: string): string => `  ${label.padEnd(labelColumns - 2)}${value}`;
   const reasons = (prefix: string): string => Object.entries(figures).filter(([name]) => name.startsWith(`${prefix}.`)).map(([name, count]) => `${count} ${name.slice(prefix.length + 1)}`).join(', ');
-  const spread = (name: string): string | null => (figures[`${name}.p50`] === undefined ? null : `p50 ${seconds(of(`${name}.p50`))}, p95 ${seconds(of(`${name}.p95`))}, p99 ${seconds(of(`${name}.p99`))}, longest ${seconds(of(`${name}.max`))}`);
+  const spread = (name: string): string | null => (figures[`${name}.p50`] === undefined ? null : `p50 ${durationText(of(`${name}.p50`))}, p95 ${durationText(of(`${name}.p95`))}, p99 ${durationText(of(`${name}.p99`))}, longest ${durationText(of(`${name}.max`))}`);
   const spreads = (label: string, name: string): string[] => {
     const said = spread(name);
     return said === null ? [] : [line(label, said)];
@@ -32,7 +32,7 @@ export function textReport(scenario: Scenario, figures: Figures, missed: readonl
     line('calls', `${of('requests')}: ${of('answered')} answered, ${of('cancelled')} cancelled, ${of('failed')} failed${failures === '' ? '' : ` (${failures})`}`),
     ...classes.flatMap((name) => spreads(`first token, ${name}`, `waitMs.${name}`)),
     ...spreads('hand-over: in the queue', 'handOverMs.queued'), ...spreads('hand-over: evicting', 'handOverMs.evict'), ...spreads('hand-over: loading', 'handOverMs.load'),
-    line('loads', `${of('loads')}, of which ${of('reloads')} again (${seconds(of('reloadMs'))}); ${of('evictions')} evictions, ${of('spawns')} workers started`),
+    line('loads', `${of('loads')}, of which ${of('reloads')} again (${durationText(of('reloadMs'))}); ${of('evictions')} evictions, ${of('spawns')} workers started`),
     ...(of('thrashes') === 0 ? [] : [line('thrashed', of('thrashes') === 1 ? 'once' : `${of('thrashes')} times`)]),
     line('requests for room', `${of('grants')} granted, ${of('denials')} denied by the broker${of('denials') === 0 ? '' : ` (${denials}); the callers go on asking while they may`}`),
     ...(struck === '' ? [] : [line('struck', struck)]),
@@ -56,10 +56,8 @@ function expectations(expect: Scenario['expect'], figures: Figures, missed: read
 }
 
 function playedText({ durationMs, seed }: Scenario, { on, speed }: PlayedHow): string {
-  const long = `callers come for ${seconds(durationMs)}, seed ${seed}`;
+  const long = `callers come for ${durationText(durationMs)}, seed ${seed}`;
   if (on === 'clock') return `${long}; on a virtual clock`;
   const what = on === 'processes' ? 'real processes with simulated workers' : 'real engines';
   return speed === 1 ? `${long}; on ${what}` : `${long}; on ${what}, ${speed} times as fast (--speed): the times below are the scenario's own, not the clock's`;
 }
-
-const seconds = (ms: number): string => (ms < 1_000 ? `${ms} ms` : `${(ms / 1_000).toFixed(1)} s`);

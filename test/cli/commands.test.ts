@@ -79,6 +79,7 @@ t.test('the command line', async (t) => {
       [['ps', '--interval', '1ms'], /--interval: must be a duration/, /.+/],
       [['explain', '--count', '0'], /--count: must be a whole number from 1 to 1000/, /.+/],
       [['ps', '--limit', 'workerMax=3'], /command line: --limit workerMax: unknown key "workerMax"; did you mean workersMax\?$/, /leasehold limits/],
+      [['ps', '--limit', 'colour=3'], /unknown key "colour"; \d+ keys are known here \(`leasehold limits` lists them\)\.$/, /leasehold limits/],
       [['up', '--device', '0'], /command line: --device: must be auto, cpu, sim:SIZE or a card's UUID/, /The same command with --help/],
       [['help', 'evcit'], /help: there is no command evcit; did you mean evict\?/, /leasehold --help/],
       [['help', 'nope'], /there is no command nope\.$/, /leasehold --help/],
@@ -97,7 +98,7 @@ t.test('the command line', async (t) => {
   t.test('with --json is refused by one object on stdout', async (t) => {
     const { code, out, err } = await finish(['ps', '--bogus', '--json']);
     t.strictSame([code, err], [2, '']);
-    t.match(jsonLines(out), [{ error: { code: 'input_invalid', message: /--bogus/, help: /ps --help/, details: Object } }]);
+    t.match(jsonLines(out), [{ error: { code: 'input_invalid', message: /--bogus/, help: /ps --help/, retryable: false, retryAfterMs: null, details: Object } }]);
   });
 
   t.test('reports every fault of a configuration file', async (t) => {
@@ -324,6 +325,7 @@ t.test('models and limits list what can be named', async (t) => {
   const { code, out } = await finish(['limits', '--config', config]);
   t.equal(code, 0);
   t.match(out, /^workersMax +3 {2}\(default 64\)\n {4}Worker processes alive at once\.$/m);
+  t.match(out, /^frameBytesMax +8MiB\n[^]*^helloTimeoutMs +10s\n/m, 'as leasehold.yaml takes them');
   t.match(jsonLines((await finish(['limits', '--json'])).out).find(({ limit }) => limit === 'workersMax'), { value: 64, default: 64, minimum: 1, about: 'Worker processes alive at once.' });
 });
 

@@ -26,7 +26,7 @@ t.test('what a person should know of has a line', async (t) => {
     ['process_ended', { how: 'SIGKILL', cause: 'session_lost', models: 'facts, sums' }, 'process w1 ended by itself (SIGKILL), and with it facts, sums'],
     ['process_ended', { how: 'exit code 1', cause: null, models: 'facts' }, 'process w1 ended by itself (exit code 1), and with it facts'],
     ['process_ended', { how: 'SIGKILL', cause: 'spawn_timeout', models: null }, 'process w1 was ended: spawn timeout (SIGKILL)'],
-    ['process_suspect', { name: '', model: '', generation: '0123456789ab-s3', why: 'silent for 9000 ms' }, 'process s3 is silent (silent for 9000 ms)'],
+    ['process_suspect', { name: '', model: '', generation: '0123456789ab-s3', why: 'silent for 9 s' }, 'process s3 is silent (silent for 9 s)'],
     ['quarantined', { bytes: 5 * MiB, why: 'it threw' }, '5.0 MiB of facts on GPU-5f3c9a1e are quarantined: it threw'],
     ['overshoot', { bytes: 5 * MiB }, 'facts holds more than was granted on GPU-5f3c9a1e: 5.0 MiB'],
     ['overshoot', { bytes: 5 * MiB, where: 'host' }, 'facts has 5.0 MiB in host memory that GPU-5f3c9a1e had no room for: it is slow there'],

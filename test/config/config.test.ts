@@ -10,7 +10,7 @@ import { configSchemaPath, configVariables, limitVariable, loadConfig, type Load
 import { parseDurationMs } from '../../src/config/durations.js';
 import { configSchema, type JsonSchema } from '../../src/config/schema-file.js';
 import { isPlainlyValid } from '../../src/config/plain.js';
-import { editDistance, suggest } from '../../src/config/suggest.js';
+import { didYouMean, editDistance, nearest, suggest } from '../../protocol/suggest.js';
 import { assertValid } from '../../src/config/validate.js';
 
 const work = mkdtempSync(join(tmpdir(), 'leasehold-config-'));
@@ -181,7 +181,7 @@ const refused: readonly (readonly [text: string, where: string, reason: RegExp])
   ['limits: { heartbeatIntervalMS: 5 }', 'line 1, column 11 (limits.heartbeatIntervalMS)', /did you mean heartbeatIntervalMs\?/],
   ['limits: { workersMax: 0 }', 'line 1, column 23 (limits.workersMax)', /from 1 to/],
   ['limits: { grantConfirmMs: 99 }', 'line 1, column 27 (limits.grantConfirmMs)', /at least 100 ms/],
-  ['limits: { grantConfirmMs: 50ms }', 'line 1, column 27 (limits.grantConfirmMs)', /grantConfirmMs >= 100 must hold; grantConfirmMs is 50/],
+  ['limits: { grantConfirmMs: 50ms }', 'line 1, column 27 (limits.grantConfirmMs)', /grantConfirmMs >= 100ms must hold; grantConfirmMs is 50ms$/],
   ['limits: { spawnTimeoutMs: -5s }', 'line 1, column 27 (limits.spawnTimeoutMs)', /duration above 0/],
   ['limits: { spawnTimeoutMs: 31d }', 'line 1, column 27 (limits.spawnTimeoutMs)', /at most 2147483647 ms/],
   ['limits: { spawnTimeoutMs: 25d }', 'line 1, column 27 (limits.spawnTimeoutMs)', /at most 2147483647 ms/],
@@ -397,6 +397,9 @@ t.test('a slip of the pen is recognised, another word is not', async (t) => {
   t.equal(suggest('Modles', ['models', 'limits']), 'models');
   t.equal(suggest('contextTokens', ['context', 'class']), null);
   t.equal(suggest('x', []), null);
+  t.strictSame(nearest('evictonMs', ['evictionMs', 'drainMs']), ['evictionMs']);
+  t.strictSame(nearest('Bytes', ['frameBytesMax', 'outgoingBytesMax', 'leasesMax', 'heldBytesMax', 'logBytesMax']), ['frameBytesMax', 'outgoingBytesMax', 'heldBytesMax'], 'those that it is a part of, three at the most');
+  t.strictSame([didYouMean([]), didYouMean(['a']), didYouMean(['a', 'b', 'c'])], ['', '; did you mean a?', '; did you mean a, b or c?']);
 });
 
 t.test('what passes at a glance passes the schema too, and nothing else is waved through', async (t) => {

@@ -4,7 +4,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import {
-  brokenRelation, defaultLimits, errorTable, LeaseholdError, limitMinimum, messageRules, planes, Session, validateMessage,
+  brokenRelation, defaultLimits, durationMs, durationText, errorTable, LeaseholdError, limitMinimum, limitText, messageRules, planes, Session, validateMessage,
   type ErrorCode, type LimitName, type Plane, type SchemaDescription, type Sender,
 } from '../../protocol/index.js';
 import { createCodec, errorMessage, roleProof, spawnKey } from '../../protocol/node/index.js';
@@ -271,6 +271,25 @@ t.test('errors', async (t) => {
     t.equal(new LeaseholdError('internal', { reason: 'x' }, { cause: inner }).cause, inner, 'one that says something else is kept');
     t.equal('cause' in new LeaseholdError('closed', { what: 'x' }), false);
   });
+  t.test('times are told in the unit that fits, whatever a limit is set to', async (t) => {
+    const told = [0, 250, 1_500, 90_000, 120_000, 312_400, 3_600_000, 5_400_000, 86_400_000, 273_600_000, 2_592_000_000].map(durationText);
+    t.strictSame(told, ['0 ms', '250 ms', '1.5 s', '90 s', '2 min', '5 min 12 s', '60 min', '90 min', '24 h', '3 d 4 h', '30 d']);
+    t.equal(new LeaseholdError('deadline_passed', { what: 'Room', deadlineMs: 86_400_000, reason: 'it was full' }).message, 'Room was not possible within 24 h: it was full.');
+    t.equal(new LeaseholdError('deadline_passed', { what: 'Room', deadlineMs: 86_400_000, reason: 'x' }).details['deadlineMs'], '86400000', 'details are raw');
+    t.match(durationMs().check(-1, ''), { expected: /\(ms: at most 30 d\)$/ });
+  });
+  t.test('a full queue is told by the limit that it is, its value, and when to come again', async (t) => {
+    const error = new LeaseholdError('call_queue_full', { limit: 256, model: 'chat', retryAfterMs: 1_000 });
+    t.match([error.retryable, error.retryAfterMs, error.http], [true, 1_000, 429]);
+    t.equal(error.message, '256 calls already wait for chat, as many as may (limits.queuedCallsPerModelMax).');
+    t.equal(error.help, 'It was not begun: send it again in 1 s or later. Or raise the limit (--limit queuedCallsPerModelMax=N), or give the model more contexts (parallel).');
+    t.equal(new LeaseholdError('model_unknown', { model: 'x', known: '' }).retryAfterMs, null, 'where nobody has said');
+    for (const code of ['too_many_sessions', 'too_many_requests', 'queue_full', 'too_many_leases', 'too_many_pins', 'too_many_workers', 'call_queue_full'] as const) {
+      const { message } = new LeaseholdError(code, { limit: 7 });
+      const [, name = ''] = /\(limits\.(\w+)\)/.exec(message) ?? [];
+      t.ok(message.startsWith('7 ') && Object.hasOwn(defaultLimits, name), `${code}: ${message}`);
+    }
+  });
   t.test('details beyond what a message carries are shortened, not refused', async (t) => {
     const details = { ...Object.fromEntries(Array.from({ length: 50 }, (_, index) => [`k${String(index)}`, 'v'.repeat(5_000)])), ['n'.repeat(500)]: '' };
     for (const plane of ['control', 'data'] as const) {
@@ -294,9 +313,10 @@ t.test('limits hold their relations, and one that breaks one is named', async (t
   t.strictSame(brokenRelation({ ...defaultLimits, preAuthFrameBytesMax: defaultLimits.frameBytesMax + 1 })?.names, ['preAuthFrameBytesMax', 'frameBytesMax']);
   for (const name of Object.keys(defaultLimits) as LimitName[]) {
     const least = limitMinimum(name);
-    t.strictSame(brokenRelation({ ...defaultLimits, [name]: least - 1 })?.text, `${name} >= ${String(least)}`);
+    t.strictSame(brokenRelation({ ...defaultLimits, [name]: least - 1 })?.text, `${name} >= ${limitText(name, least)}`);
   }
   t.strictSame([limitMinimum('grantConfirmMs'), limitMinimum('sessionsMax'), limitMinimum('reattachGraceMs')], [100, 1, 0]);
+  t.strictSame([limitText('heartbeatIntervalMs', 90_000), limitText('loadTimeoutMs', 86_400_000), limitText('xMs', 1_500), limitText('frameBytesMax', 8 * 1024 ** 2), limitText('leasesMax', 4_096), limitText('reattachGraceMs', 0)].join(' '), '90s 1d 1500ms 8MiB 4096 0', 'as leasehold.yaml takes them');
   t.ok(Object.values(defaultLimits).every((limit) => Number.isSafeInteger(limit) && limit >= 0));
 });
 

@@ -18,7 +18,7 @@ type Named = readonly [name: string, run: (detail: number) => void];
 const drainBatchMax = 3;
 
 export class DoorWorld {
-  readonly #door: Door = createDoor({ drainBatchMax, queuedCallsMax: 6, growAfterUs: 5, growPauseUs: 20 });
+  readonly #door: Door = createDoor({ drainBatchMax, queuedCallsMax: 6, retryAfterMs: 1_000, growAfterUs: 5, growPauseUs: 20 });
   #atUs = 1;
   #calls = 0;
   #commands = 0;

@@ -5,7 +5,7 @@ import { createDoor, references, stepDoor, wakeAtUs, type Door, type DoorAction,
 import { topicOf } from '../../workers/runtime/topic.js';
 import { DoorWorld, type Choice } from './door-world.js';
 
-const options = { drainBatchMax: 2, queuedCallsMax: 4, growAfterUs: 100, growPauseUs: 1_000 };
+const options = { drainBatchMax: 2, queuedCallsMax: 4, retryAfterMs: 1_000, growAfterUs: 100, growPauseUs: 1_000 };
 type Untimed<E> = E extends unknown ? Omit<E, 'atUs'> : never;
 
 /** A door and its clock. */
@@ -67,7 +67,7 @@ t.test('loading', async (t) => {
     const bench = new Bench();
     t.strictSame(short(bench.call(1)), ['ask 1']);
     for (let id = 2; id <= 4; id++) t.strictSame(bench.call(id), []);
-    t.strictSame(short(bench.call(5)), ['fail 5 call_queue_full'], 'the queue is bounded');
+    t.match(bench.call(5), [{ type: 'fail', calls: [5], failure: { code: 'call_queue_full', details: { limit: 4, retryAfterMs: 1_000 } } }], 'the queue is bounded, and says when to come again');
     t.strictSame(short(bench.step({ type: 'load_granted', lease: 'b-l1' })), ['load']);
   });
   t.test('B64: a request that its last waiter leaves is taken back, and a late grant is given back', async (t) => {

@@ -1,4 +1,5 @@
 /** A child process that may die of what it is asked: its messages, or in words how it ended. */
+import { durationText } from '../../protocol/index.js';
 import { fork } from 'node:child_process';
 
 /** How a child ended: "it was ended by SIGABRT: GGML_ASSERT(…) failed". */
@@ -57,7 +58,7 @@ async function firstOf(waiting: unknown[], ended: Promise<ChildDeath>, timeoutMs
   if (waiting.length > 0) return waiting.shift();
   let timer: NodeJS.Timeout | undefined;
   const timeout = new Promise<ChildDeath>((resolve) => {
-    timer = setTimeout(() => resolve(new ChildDeath(`it did not answer within ${String(timeoutMs)} ms`)), timeoutMs);
+    timer = setTimeout(() => resolve(new ChildDeath(`it did not answer within ${durationText(timeoutMs)}`)), timeoutMs);
   });
   const message = new Promise<unknown>((resolve) => listen(resolve));
   try {

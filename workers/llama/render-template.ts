@@ -3,7 +3,7 @@
  * functions, and of an object only what its interpreter lists. What it does not bound is work, so a template has steps
  * and sizes, and runs in a thread with a heap and a deadline; what breaks those ends the thread and not this process.
  */
-import { LeaseholdError } from '../../protocol/index.js';
+import { LeaseholdError, durationText } from '../../protocol/index.js';
 import { ThreadEnded, ThreadPool } from '../../src/models/threads/thread-pool.js';
 import type { TemplateOutcome, TemplateTask } from './template-thread.js';
 
@@ -26,7 +26,7 @@ export async function renderTemplate(source: string, variables: Readonly<Record<
 }
 
 const endings: Readonly<Record<ThreadEnded['how'], string>> = {
-  time: `is not used: it took longer than ${String(renderMs)} ms`,
+  time: `is not used: it took longer than ${durationText(renderMs)}`,
   memory: `is not used: it took more than ${String(heapBytesMax)} bytes of memory`,
   itself: 'is not used: its thread ended',
 };

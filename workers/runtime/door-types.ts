@@ -74,6 +74,8 @@ export type Underway =
 export interface DoorOptions {
   readonly drainBatchMax: number;
   readonly queuedCallsMax: number;
+  /** How soon a call that found no place may be sent again. */
+  readonly retryAfterMs: number;
   /** A call waits so long for a free context before a further one is asked for: asking may cost another model its place. */
   readonly growAfterUs: number;
   /** Pause between two requests for a further context that was refused. */

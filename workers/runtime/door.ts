@@ -81,7 +81,7 @@ function take(door: Door, event: DoorEvent, out: DoorAction[]): void {
 
 function callArrived(door: Door, event: Extract<DoorEvent, { type: 'call_arrived' }>, out: DoorAction[]): void {
   const refusal = door.closed ? { code: 'shutting_down', details: { what: 'The worker' } }
-    : door.queue.length >= door.options.queuedCallsMax ? { code: 'call_queue_full', details: { limit: door.options.queuedCallsMax } }
+    : door.queue.length >= door.options.queuedCallsMax ? { code: 'call_queue_full', details: { limit: door.options.queuedCallsMax, retryAfterMs: door.options.retryAfterMs } }
       : null;
   if (refusal !== null) {
     out.push({ type: 'fail', calls: [event.call.id], failure: refusal });

@@ -65,8 +65,8 @@ export class ModelHost {
     this.#options = options;
     this.key = options.key;
     this.#spec = options.spec;
-    const { drainBatchMax, queuedCallsPerModelMax } = options.limits;
-    this.#door = createDoor({ drainBatchMax, queuedCallsMax: queuedCallsPerModelMax, growAfterUs, growPauseUs });
+    const { drainBatchMax, queuedCallsPerModelMax, backoffFirstMs } = options.limits;
+    this.#door = createDoor({ drainBatchMax, queuedCallsMax: queuedCallsPerModelMax, retryAfterMs: backoffFirstMs, growAfterUs, growPauseUs });
     this.#watch = new EngineWatch({ limits: options.limits, onHung: (error) => { this.#hung(error); } });
     this.#commands = new CommandGroup((command, answer) => { options.answer(command, answer, this); });
     this.moves = new ModelMoves({

@@ -1,5 +1,5 @@
 /** One call on a resident model: what the engine yields, as messages to its caller. */
-import { LeaseholdError, type ModelSpec } from '../../protocol/index.js';
+import { LeaseholdError, durationText, type ModelSpec } from '../../protocol/index.js';
 import type { Call } from './call.js';
 import { nowUs } from './clock.js';
 import type { EngineWatch } from './engine-watch.js';
@@ -77,7 +77,7 @@ async function generate(call: Call, events: AsyncIterable<GenerateEvent>, { unre
 }
 
 function silent(call: Call, limitMs: number): LeaseholdError {
-  return new LeaseholdError('generation_failed', { model: call.spec.key, reason: `its engine gave no further token for ${String(limitMs)} ms (limits.silentStreamMs)` });
+  return new LeaseholdError('generation_failed', { model: call.spec.key, reason: `its engine gave no further token for ${durationText(limitMs)} (limits.silentStreamMs)` });
 }
 
 function takeEvent(call: Call, event: Exclude<GenerateEvent, { type: 'end' }>): void {

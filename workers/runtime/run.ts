@@ -1,6 +1,6 @@
 /** A worker as a process: environment, signals, the broker’s end, and how each ending looks from outside. */
 import { readFileSync, writeSync } from 'node:fs';
-import { LeaseholdError, errorEnd, workerExitCodes } from '../../protocol/index.js';
+import { LeaseholdError, errorEnd, workerExitCodes, durationText } from '../../protocol/index.js';
 import { connect, type ByteStream } from '../../protocol/node/index.js';
 import { attachWorker, type AttachedWorker } from './attach.js';
 import type { Engine } from './engine.js';
@@ -56,7 +56,7 @@ class Ending {
     if (graceMs === null) this.#unasked = reason;
     this.#attached?.log.line('info', 'ending', { reason });
     setTimeout(() => {
-      report(`not everything was unloaded within ${String(graceMs ?? this.graceMs)} ms`);
+      report(`not everything was unloaded within ${durationText(graceMs ?? this.graceMs)}`);
       process.exit(workerExitCodes.gracePassed);
     }, graceMs ?? this.graceMs).unref();
     // Still starting: there is nothing to unload, and the start is not waited for.

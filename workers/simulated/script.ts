@@ -1,6 +1,6 @@
 /** How a simulated model or process behaves: JSON with units in its names, every field with a default. */
 import { readFile } from 'node:fs/promises';
-import { LeaseholdError, type ModelSpec } from '../../protocol/index.js';
+import { LeaseholdError, nearest, didYouMean, type ModelSpec } from '../../protocol/index.js';
 
 /** Where a fault strikes. */
 export const faultPoints = ['start', 'estimate', 'load', 'context', 'generate', 'embed', 'count', 'part', 'park', 'resume', 'unload', 'trim'] as const;
@@ -170,7 +170,7 @@ function parsed(text: string): Readonly<Record<string, unknown>> {
 
 function merged<S extends object>(defaults: S, given: Readonly<Record<string, unknown>>): S {
   for (const [name, value] of Object.entries(given)) {
-    if (!Object.hasOwn(defaults, name)) throw new Error(`the script has no field ${name}; known: ${Object.keys(defaults).join(', ')}`);
+    if (!Object.hasOwn(defaults, name)) throw new Error(`the script has no field ${name}${didYouMean(nearest(name, Object.keys(defaults)))}`);
     const fault = name === 'faults' ? faultsFault(value) : fieldFault((defaults as Record<string, unknown>)[name], name, value);
     if (fault !== null) throw new Error(fault);
   }

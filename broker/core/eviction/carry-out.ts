@@ -1,4 +1,5 @@
 /** From a plan to its commands: whoever it is for, a waiting request or strangers on the card. */
+import { durationText } from '../../../protocol/index.js';
 import { makesRoomToPark } from '../memory/park.js';
 import { mustProcess } from '../must.js';
 import type { Card, Core, JobCause } from '../state.js';
@@ -24,7 +25,7 @@ export function carryOutPlan(core: Core, card: Card, plan: Plan, shortBytes: num
   const ready = chosen.filter(({ lease, ends }) => lease === null || ends || !makesRoomToPark(core, lease));
   // All of them wait for room to be parked: that was told when it began to be made.
   if (ready.length === 0) return;
-  order.tell(`${plan.victims.length === 1 ? '1 victim' : `${String(plan.victims.length)} victims`} chosen, at an expected cost of ${plan.costMs.toFixed(0)} ms`);
+  order.tell(`${plan.victims.length === 1 ? '1 victim' : `${String(plan.victims.length)} victims`} chosen, at an expected cost of ${durationText(plan.costMs)}`);
   const now = card.confirms === 'total' ? ready.slice(0, 1) : ready;
   const spareBytes = plan.victims.reduce((sum, victim) => sum + victim.freesBytes, 0) - shortBytes;
   const partial = partialVictim(core, chosen, spareBytes);

@@ -1,11 +1,11 @@
 /** Idle time-to-live: counted from the end of the last use; then parked or unloaded. */
+import { durationText } from '../../../protocol/index.js';
 import { inMs } from '../clock.js';
 import { isBusy } from './spared.js';
 import { companions } from '../gangs/gang.js';
 import { isGangIdle, mayBePutAway } from './put-away.js';
 import { startEviction } from './ladder.js';
 import { isIdle } from '../ledger/lease-store.js';
-import { msInWords } from '../report.js';
 import type { Core, Lease } from '../state.js';
 
 /** The time is up: put away, unless a load that measures free memory runs there (B14); then after it. */
@@ -22,5 +22,5 @@ export function ttlDue(core: Core, lease: Lease): void {
     core.timers.set('ttl', lease.id, inMs(core, core.options.limits.tickIntervalMs));
     return;
   }
-  startEviction(core, lease, { cause: 'ttl', when: 'now', bytes: null, target: 'host', waiterSinceAtUs: null, beneficiary: null, reason: `unused for its ttl of ${msInWords(lease.policy.ttlMs ?? 0)}` });
+  startEviction(core, lease, { cause: 'ttl', when: 'now', bytes: null, target: 'host', waiterSinceAtUs: null, beneficiary: null, reason: `unused for its ttl of ${durationText(lease.policy.ttlMs ?? 0)}` });
 }

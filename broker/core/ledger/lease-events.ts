@@ -1,4 +1,5 @@
 /** What a lease's owner says of it. Every report is a claim: it may raise a charge at once, and lowers one only where the ledger may believe it. */
+import { durationText } from '../../../protocol/index.js';
 import { layersOf } from './layers.js';
 import type { LeasePart } from '../../../protocol/index.js';
 import { strangersBytes } from './available.js';
@@ -19,7 +20,7 @@ import { chargeFor, sumOf } from './need.js';
 import { overLease } from '../cards/overshoot.js';
 import { wantSample } from '../cards/probe.js';
 import { abandonRelease, beginRelease, voidGrant } from './release.js';
-import { count, emit, explain, msInWords, publish } from '../report.js';
+import { count, emit, explain, publish } from '../report.js';
 import type { Core, Lease, Release } from '../state.js';
 import { isBytes } from './headroom.js';
 import { hasCalls, terminate } from '../processes/terminate.js';
@@ -121,7 +122,7 @@ export function loadOverdue(core: Core, lease: Lease): void {
     core.timers.set('load', lease.id, inMs(core, core.options.limits.moveTimeoutMs));
     return;
   }
-  const why = `loading ${lease.model} has not ended within ${msInWords(core.options.limits.loadTimeoutMs)}`;
+  const why = `loading ${lease.model} has not ended within ${durationText(core.options.limits.loadTimeoutMs)}`;
   count(core, 'loadTimeouts');
   explain(core, { verdict: 'escalated', text: `${lease.model}: ${why}`, generation: lease.generation, model: lease.model, device: lease.device });
   if (mustProcess(core, lease.generation).role === 'holder') failed(core, lease.model, lease.device, 'model', why, msSince(core, lease.grantedUs));

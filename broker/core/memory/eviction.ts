@@ -5,6 +5,7 @@
  * and the same expected cost as on a card. Late, and only when none of that suffices, busy ones have their doors shut.
  * Plan before evict.
  */
+import { durationText } from '../../../protocol/index.js';
 import type { ExplainedVictim } from '../explain.js';
 import { isSerial, passedOver } from '../eviction/plan.js';
 import type { Seeker } from '../eviction/victim.js';
@@ -203,7 +204,7 @@ function unseenBytes(host: Card, seat: Seat): number {
 /** Sends what a plan needs. The record comes first, and names each victim. */
 export function carryOutHost(core: Core, host: Card, plan: readonly HostVictim[], order: HostOrder): void {
   const costMs = plan.reduce((sum, victim) => sum + victim.costMs, 0);
-  order.tell(plan.flatMap((victim) => explained(core, victim)), `${plan.length === 1 ? '1 victim' : `${String(plan.length)} victims`} chosen, at an expected cost of ${costMs.toFixed(0)} ms`);
+  order.tell(plan.flatMap((victim) => explained(core, victim)), `${plan.length === 1 ? '1 victim' : `${String(plan.length)} victims`} chosen, at an expected cost of ${durationText(costMs)}`);
   for (const { lease, generation, action, busy } of plan) {
     if (lease === null) terminate(core, mustProcess(core, generation), 'evicted', order.reason);
     else if (action === 'trim') trimAll(core, lease, order.cause, order.reason);

@@ -1,4 +1,5 @@
 /** Processes: sessions, readiness, signs of life, and ends. Only a confirmed exit closes leases; its bytes return by measurement. */
+import { durationText } from '../../../protocol/index.js';
 import { failed } from '../requests/backoff.js';
 import { inMs, msSince } from '../clock.js';
 import { isUnwatched } from '../ledger/available.js';
@@ -170,12 +171,12 @@ export function heartbeatDue(core: Core, process: Process): void {
   }
   const silentMs = Math.floor(silentUs / 1_000);
   if (process.role === 'worker') {
-    terminate(core, process, 'silent', `silent for ${String(silentMs)} ms`);
+    terminate(core, process, 'silent', `silent for ${durationText(silentMs)}`);
     return;
   }
   if (process.state === 'ready') {
     process.state = 'suspect';
-    publish(core, 'process_suspect', { generation: process.generation, why: `silent for ${String(silentMs)} ms` });
+    publish(core, 'process_suspect', { generation: process.generation, why: `silent for ${durationText(silentMs)}` });
   }
   watchHeartbeat(core, process.generation, core.attendedUs);
 }
@@ -234,7 +235,7 @@ function engineHung(core: Core, process: Process): void {
 
 /** The spawn did not become ready in time. */
 export function spawnOverdue(core: Core, process: Process): void {
-  failJoined(core, process, `not ready within ${String(core.options.limits.spawnTimeoutMs)} ms`);
+  failJoined(core, process, `not ready within ${durationText(core.options.limits.spawnTimeoutMs)}`);
   terminate(core, process, 'spawn_timeout', 'it did not become ready in time');
 }
 

@@ -4,6 +4,7 @@
  * first who does not is the head, which may evict; those behind it pass only on
  * bytes that it does not need.
  */
+import { durationText } from '../../../protocol/index.js';
 import { available, numbersOf } from '../ledger/available.js';
 import { backingOff, backoffRefusal, sparedRefusal } from './backoff.js';
 import { behindOthersMs } from './behind-others.js';
@@ -285,7 +286,7 @@ export function waitText(core: Core, card: Card, waiter: Waiter): string {
 /** "; at most 40 s more behind others", where that is known. */
 function boundText(core: Core, card: Card, waiter: Waiter): string {
   const boundMs = behindOthersMs(core, card, waiter);
-  return boundMs === null ? '' : `; at most ${String(Math.ceil(boundMs / 1_000))} s more behind others`;
+  return boundMs === null ? '' : `; at most ${durationText(Math.ceil(boundMs / 1_000) * 1_000)} more behind others`;
 }
 
 /** Whether it is the machine's memory that a request waits for. */

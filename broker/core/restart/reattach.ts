@@ -4,6 +4,7 @@
  * was lost. Nothing that they hold is known, or believed, before they have said
  * all of it. A worker that does not come back is ended, a holder never (D7).
  */
+import { durationText } from '../../../protocol/index.js';
 import { inMs } from '../clock.js';
 import { closeCard, explainBytes, leaveUnreturned, openCards } from './closed-cards.js';
 import type { CoreEvent } from '../events.js';
@@ -122,7 +123,7 @@ function resumeWatch(core: Core, id: string): void {
 
 /** It did not come back, or came back and did not say what it holds. */
 export function returnOverdue(core: Core, process: Process): void {
-  const why = process.sessionOpen ? 'it is back and has not said what it holds' : `it has not come back within ${String(core.options.limits.reattachGraceMs)} ms`;
+  const why = process.sessionOpen ? 'it is back and has not said what it holds' : `it has not come back within ${durationText(core.options.limits.reattachGraceMs)}`;
   count(core, 'orphans');
   if (process.role === 'worker') terminate(core, process, 'orphaned', why);
   else leaveUnreturned(core, process, why);

@@ -4,6 +4,7 @@
  * it begins and when it ends; between two shares nothing changes, so that it is
  * not named anew with every load. Judged on each look at the clock.
  */
+import { durationText } from '../../../protocol/index.js';
 import { msSince } from '../clock.js';
 import { capacityBytes } from '../ledger/need.js';
 import { count, explain, inWords, publish } from '../report.js';
@@ -49,7 +50,7 @@ function begin(core: Core, card: Card): void {
   publish(core, 'thrashing', { device: card.device, models: said, shareOfTime: share, windowMs, neededBytes, capacityBytes: roomBytes });
   const lackingBytes = neededBytes - roomBytes;
   const lack = lackingBytes > 0 ? `; ${inWords(lackingBytes)} are lacking for all of them to stay` : '';
-  const text = `${card.device} thrashes: ${(share * 100).toFixed(0)} % of the last ${String(Math.round(windowMs / 1_000))} s went into loading again what had been put away for each other: ${said}${lack}`;
+  const text = `${card.device} thrashes: ${(share * 100).toFixed(0)} % of the last ${durationText(windowMs)} went into loading again what had been put away for each other: ${said}${lack}`;
   for (const { model } of models.slice(0, toldMax)) explain(core, { verdict: 'thrashing', text, generation: '', model, device: card.device });
 }
 
@@ -59,7 +60,7 @@ function end(core: Core, card: Card, sinceUs: number): void {
 }
 
 function turnText({ model, loads, loadMs }: ThrashView['models'][number]): string {
-  return `${model} (${loads === 1 ? 'once' : `${String(loads)} times`}, ${(loadMs / 1_000).toFixed(1)} s)`;
+  return `${model} (${loads === 1 ? 'once' : `${String(loads)} times`}, ${durationText(loadMs)})`;
 }
 
 /** Which models take turns, and what would have to fit so that they need not; null: the card does not thrash. */

@@ -1,5 +1,5 @@
 /** `leasehold limits`: every limit with its value here, its default and what it bounds, from the schema that checks it. */
-import { defaultLimits, limitMinimum, type LimitName } from '../../../protocol/index.js';
+import { defaultLimits, limitMinimum, limitText, type LimitName } from '../../../protocol/index.js';
 import { configSchema } from '../../config/schema-file.js';
 import type { CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
@@ -18,8 +18,8 @@ export async function limits(context: CommandContext): Promise<number> {
       writeJson(io, { limit: name, value, default: defaultLimits[name], minimum: limitMinimum(name), about: text });
       continue;
     }
-    const set = value === defaultLimits[name] ? '' : palette.yellow(`  (default ${String(defaultLimits[name])})`);
-    writeLine(io, `${palette.bold(pad(name, width))}  ${String(value)}${set}`);
+    const set = value === defaultLimits[name] ? '' : palette.yellow(`  (default ${limitText(name, defaultLimits[name])})`);
+    writeLine(io, `${palette.bold(pad(name, width))}  ${limitText(name, value)}${set}`);
     for (const line of wrap(text, io.stdout.columns - 4)) writeLine(io, `    ${palette.dim(line)}`);
   }
   return exitCodes.done;

@@ -1,6 +1,5 @@
 /** `leasehold run`: one question, its answer on stdout as it comes, what is going on on stderr. */
-import { LeaseholdError, type ChatMessage, type RequestClass } from '../../../protocol/index.js';
-import { suggest } from '../../config/suggest.js';
+import { LeaseholdError, suggest, type ChatMessage, type RequestClass } from '../../../protocol/index.js';
 import type { BrokerChange, BrokerLoss, OrchestratorOptions } from '../../orchestrator/options.js';
 import { tinyModels } from '../../orchestrator/shipped-models.js';
 import type { GenerateInput, GenerateOptions, Orchestrator } from '../../orchestrator/types.js';

@@ -3,7 +3,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import type { RunOutcome } from '../../../broker/devices/bounded-run.js';
 import { nodeCommand } from '../../../broker/supervisor/index.js';
-import { LeaseholdError } from '../../../protocol/index.js';
+import { LeaseholdError, durationText } from '../../../protocol/index.js';
 import { engineCommands } from '../../orchestrator/engines.js';
 import { tinyModels } from '../../orchestrator/shipped-models.js';
 import { formatBytes, formatMs } from '../../cli/terminal/size-format.js';
@@ -168,7 +168,7 @@ function trialIn(outcome: RunOutcome): Trial | null {
 function deathOf(outcome: RunOutcome): string {
   switch (outcome.kind) {
     case 'timed_out':
-      return `no token within ${String(trialTimeoutMs / 1_000)} s`;
+      return `no token within ${durationText(trialTimeoutMs)}`;
     case 'too_much_output':
       return 'it wrote without end';
     case 'not_started':

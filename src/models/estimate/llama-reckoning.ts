@@ -1,4 +1,5 @@
 /** llama.cpp's own word on a model file, asked of a process that may die. No card is touched: it reckons for the CPU. */
+import { durationText } from '../../../protocol/index.js';
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
@@ -27,7 +28,7 @@ export async function askLlama(path: string, contextTokens: number, batchTokens:
   });
   signal?.throwIfAborted();
   const line = ended.stdout.split('\n').find((text) => text.startsWith('{"reckoned"'));
-  if (line === undefined) return { missing: false, reason: ended.error?.killed === true ? `it did not answer within ${String(timeoutMs)} ms` : `it ended (${ended.error?.signal ?? ended.error?.message ?? 'without a word'})` };
+  if (line === undefined) return { missing: false, reason: ended.error?.killed === true ? `it did not answer within ${durationText(timeoutMs)}` : `it ended (${ended.error?.signal ?? ended.error?.message ?? 'without a word'})` };
   return answerOf(line);
 }
 

@@ -1,7 +1,7 @@
 /** One HTTP request, redirects followed: what crosses the network, and what never does. */
 import { Agent as HttpAgent, request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
-import { LeaseholdError } from '../../../protocol/index.js';
+import { LeaseholdError, durationText } from '../../../protocol/index.js';
 import { version } from '../../version.js';
 
 /** What proves who asks: a `Token`, or what of it crossed into a thread. */
@@ -84,7 +84,7 @@ function send(url: URL, token: Authorization | null, { headers = {}, answerMs, s
       headers: { 'user-agent': `leasehold/${version()}`, 'accept-encoding': 'identity', ...headers, ...token === null ? {} : { authorization: token.authorization } },
     });
     const abort = (): void => { sent.destroy(signal?.reason as Error); };
-    const slow = setTimeout(() => { sent.destroy(unreachable(url, `it did not answer within ${String(answerMs)} ms`)); }, answerMs);
+    const slow = setTimeout(() => { sent.destroy(unreachable(url, `it did not answer within ${durationText(answerMs)}`)); }, answerMs);
     const settled = (): void => { clearTimeout(slow); };
     signal?.addEventListener('abort', abort, { once: true });
     sent.once('close', () => {
@@ -97,7 +97,7 @@ function send(url: URL, token: Authorization | null, { headers = {}, answerMs, s
     });
     sent.once('response', (answer: IncomingMessage) => {
       settled();
-      answer.setTimeout(silentMs, () => { answer.destroy(unreachable(url, `no byte came for ${String(silentMs)} ms`)); });
+      answer.setTimeout(silentMs, () => { answer.destroy(unreachable(url, `no byte came for ${durationText(silentMs)}`)); });
       resolve(answer);
     });
     sent.end();

@@ -4,7 +4,7 @@
  */
 import { availableParallelism } from 'node:os';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
-import { defaultLimits } from '../../../protocol/index.js';
+import { defaultLimits, durationText } from '../../../protocol/index.js';
 import type { JsonObject } from '../formats/config-json.js';
 import { unusableFile } from '../formats/fault.js';
 import type { GgufHeader } from '../formats/gguf-header.js';
@@ -100,7 +100,7 @@ class Threads {
 }
 
 const endings: Readonly<Record<ThreadEnded['how'], (timeoutMs: number, memoryBytes: number) => string>> = {
-  time: (timeoutMs) => `its header could not be read within ${String(timeoutMs)} ms`,
+  time: (timeoutMs) => `its header could not be read within ${durationText(timeoutMs)}`,
   memory: (_, memoryBytes) => `its header cannot be read within ${String(memoryBytes)} bytes of memory`,
   itself: () => 'the thread that read its header ended',
 };

@@ -1,6 +1,6 @@
 /** The threads that hash, copy and fetch: at most so many at once, none while there is nothing to do. */
 import { availableParallelism } from 'node:os';
-import { LeaseholdError, type Limits } from '../../../protocol/index.js';
+import { LeaseholdError, durationText, type Limits } from '../../../protocol/index.js';
 import { ThreadEnded, ThreadPool } from '../threads/thread-pool.js';
 import { Control, type StagingTask, type TransferOutcome } from './task.js';
 
@@ -15,7 +15,7 @@ const threadsAtLeast = 4;
 const stopMs = 2_000;
 
 const endings: Readonly<Record<ThreadEnded['how'], (limits: ThreadLimits) => string>> = {
-  time: ({ modelThreadMs }) => `reading it took longer than ${String(modelThreadMs)} ms`,
+  time: ({ modelThreadMs }) => `reading it took longer than ${durationText(modelThreadMs)}`,
   memory: ({ modelThreadBytesMax }) => `its thread took more than ${String(modelThreadBytesMax)} bytes of memory`,
   itself: () => 'its thread ended',
 };

@@ -58,7 +58,7 @@ t.test('two models that put each other away are named, with how often, for how l
   pair.turn();
   const [event] = pair.told('thrashing');
   const neededBytes = 2 * plusTenth(14 * GiB);
-  t.strictSame(event?.data, { device: card0, models: 'a (2 times, 8.0 s), b (once, 4.0 s)', shareOfTime: 0.4, windowMs: 30_000, neededBytes, capacityBytes: 24 * GiB });
+  t.strictSame(event?.data, { device: card0, models: 'a (2 times, 8 s), b (once, 4 s)', shareOfTime: 0.4, windowMs: 30_000, neededBytes, capacityBytes: 24 * GiB });
   const view = pair.stage.cardView().thrashing;
   t.match(view, { shareOfTime: 0.4, models: [{ model: 'a', loads: 2 }, { model: 'b', loads: 1 }], neededBytes, capacityBytes: 24 * GiB });
   t.strictSame(view?.models.map(({ loadMs }) => Math.round(loadMs / 100)), [80, 40]);

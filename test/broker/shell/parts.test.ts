@@ -117,6 +117,11 @@ t.test('limits', async (t) => {
   t.match(thrown(() => effectiveLimits({ commandAnswerMs: 60_000 })), { code: 'limit_relation', message: /commandAnswerMs <= moveTimeoutMs/, help: /Change one/ });
   for (const value of [-1, 0.5, Number.NaN, 2 ** 53, '5', null]) t.match(thrown(() => effectiveLimits({ leasesMax: value } as object)), { code: 'config_invalid', details: { where: 'leasesMax' } }, String(value));
   t.equal(thrown(() => effectiveLimits({ sampleIntervalMs: 0 })).code, 'config_invalid', 'an interval of nothing is a busy loop');
+  const unknown = (name: string): string => thrown(() => effectiveLimits({ [name]: 1 })).message;
+  t.equal(unknown('hartbeatIntervalMs'), 'limits: hartbeatIntervalMs: there is no such limit; did you mean heartbeatIntervalMs?', 'the nearest, not all of them');
+  t.equal(unknown('heartbeat'), 'limits: heartbeat: there is no such limit; did you mean heartbeatIntervalMs, heartbeatMissesMax or stageHeartbeatMs?');
+  t.equal(unknown('colour'), 'limits: colour: there is no such limit.');
+  t.match(thrown(() => effectiveLimits({ colour: 1 } as object)).help, /`leasehold limits` lists every limit/);
   t.match(thrown(() => effectiveLimits({ grantConfirmMs: 99 })), { code: 'config_invalid', message: /grantConfirmMs: 99 is not a whole number from 100 to/ }, 'limit, value and minimum are named');
 });
 

@@ -76,7 +76,7 @@ export const queueMutants: readonly Mutant[] = [
   },
   {
     name: 'silent-worker-kept', about: 'a worker that has fallen silent is never ended', file: 'processes/process.js',
-    from: "terminate(core, process, 'silent', `silent for ${String(silentMs)} ms`);", to: 'watchHeartbeat(core, process.generation, core.attendedUs);',
+    from: "terminate(core, process, 'silent', `silent for ${durationText(silentMs)}`);", to: 'watchHeartbeat(core, process.generation, core.attendedUs);',
   },
   {
     name: 'silent-too-soon', about: 'one missed heartbeat ends a worker', file: 'processes/process.js',

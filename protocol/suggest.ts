@@ -15,6 +15,24 @@ export function suggest(word: string, known: Iterable<string>): string | null {
   return best;
 }
 
+/** The names of `known` that `word` may stand for, three at the most: the one that it is a slip of the pen away from, else those that it is a part of, else those that share its first word. */
+export function nearest(word: string, known: readonly string[]): readonly string[] {
+  const slip = suggest(word, known);
+  if (slip !== null) return [slip];
+  const small = word.toLowerCase();
+  const parts = small.length < 3 ? [] : known.filter((name) => name.toLowerCase().includes(small));
+  const [first = ''] = /^[A-Za-z][a-z]{3,}/.exec(word) ?? [];
+  const family = first === '' ? [] : known.filter((name) => name.toLowerCase().startsWith(first.toLowerCase()));
+  return (parts.length > 0 ? parts : family).slice(0, 3);
+}
+
+/** `; did you mean a, b or c?`, or nothing. */
+export function didYouMean(names: readonly string[]): string {
+  if (names.length === 0) return '';
+  const last = names.at(-1) ?? '';
+  return `; did you mean ${names.length === 1 ? last : `${names.slice(0, -1).join(', ')} or ${last}`}?`;
+}
+
 /**
  * Letters inserted, left out, replaced or swapped with their neighbour between
  * two words; `limit` when there are that many or more.
