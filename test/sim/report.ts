@@ -36,6 +36,39 @@ export function emptySummary(): Summary {
   };
 }
 
+/** What each figure says, for who sees it for the first time; in this order. */
+const meanings: Readonly<Record<keyof Summary, string>> = {
+  seeds: 'worlds were played, each from its seed',
+  violations: 'of them broke a rule: must be 0',
+  stuck: 'of them had something that never came to its end: must be 0',
+  steps: 'events were judged while faults struck',
+  settlingSteps: 'more after the faults stopped, until everything had settled',
+  virtualSeconds: 'seconds passed on the clocks of these worlds',
+  calls: 'calls of models were made',
+  answered: 'of them were answered; the others met a fault or a deadline, or left',
+  grants: 'times a model was let onto a card',
+  loads: 'times one was loaded',
+  evictions: 'times one was put away for another',
+  denied: 'requests were refused, each with a reason',
+  placed: 'times a call was given to a worker',
+  spawned: 'workers were started',
+  terminated: 'workers were ended by the broker',
+  crashes: 'processes died or were killed',
+  restarts: 'times the broker was killed, and the next began with what was left',
+  returned: 'processes came back to that one with all that they held',
+  ooms: 'allocations failed on a card: of liars and strangers, of no grant',
+  thrashes: 'cards were found loading the same models again and again',
+  worstWaitToBound: 'of the longest wait promised was the worst one: must be at most 1',
+};
+
+/** The summary in words: a verdict, then each figure with what it counts. */
+export function summaryText(summary: Summary, seconds: number): readonly string[] {
+  const bad = summary.violations + summary.stuck;
+  const verdict = bad === 0 ? 'Nothing was broken, and nothing was stuck.' : `${String(bad)} of ${String(summary.seeds)} worlds went wrong; their seeds are on standard error.`;
+  const lines = (Object.keys(meanings) as (keyof Summary)[]).map((name) => `${String(summary[name]).padStart(9)}  ${meanings[name]}`);
+  return [verdict, '', ...lines, '', `It took ${seconds.toFixed(1)} s. --json gives each figure by its name; --help says what is played.`];
+}
+
 export function addResult(summary: Summary, result: RunResult): void {
   const { counters } = result;
   summary.seeds++;

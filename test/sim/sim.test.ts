@@ -5,7 +5,8 @@ import t from 'tap';
 import { coreFile, loadCore, replaceOnce } from './mutants/load.js';
 import { mutants } from './mutants/list.js';
 import { hunt } from './mutants/run.js';
-import { failureText } from './report.js';
+import { simulate } from './command.js';
+import { emptySummary, failureText, summaryText } from './report.js';
 import { runSeed } from './run.js';
 import { Prng } from '../../src/scenarios/world/prng.js';
 import { Scheduler } from '../../src/scenarios/world/scheduler.js';
@@ -19,6 +20,24 @@ interface PastSeed {
 const module = await loadCore();
 const sources = join(import.meta.dirname, '..', '..', '..', 'test', 'sim');
 const pastSeeds = JSON.parse(readFileSync(join(sources, 'seeds.json'), 'utf8')) as readonly PastSeed[];
+
+t.test('the command says how it is used, and its report what each figure counts', async (t) => {
+  const said = async (...args: string[]) => {
+    let [out, err] = ['', ''];
+    const code = await simulate(args, { log: (text) => { out += text; }, error: (text) => { err += text; } });
+    return { code, out, err };
+  };
+  for (const option of ['--help', '-h']) t.match(await said(option), { code: 0, out: /^usage: npm run -s sim -- \[options\]\n[^]*--seeds N +worlds to play \(default: 100\)[^]*--help/, err: /^$/ });
+  t.match(await said('--seed', '3'), { code: 2, out: /^$/, err: /Unknown option '--seed'[^]*usage: / });
+  t.match(await said('--seeds', 'many'), { code: 2, err: /^--seeds must be a whole number, not many\.\n\nusage: / });
+  t.match(await said('--mutants', '--only', 'no-headrom'), { code: 2, err: /^There is no mutant no-headrom/ });
+  const report = summaryText({ ...emptySummary(), seeds: 12, grants: 41 }, 3.62);
+  t.equal(report[0], 'Nothing was broken, and nothing was stuck.');
+  t.ok(report.includes('       12  worlds were played, each from its seed') && report.includes('       41  times a model was let onto a card'));
+  t.equal(report.filter((line) => /^ +\S+ {2}\S/.test(line)).length, Object.keys(emptySummary()).length, 'every figure');
+  t.ok(report.every((line) => line.length <= 80));
+  t.equal(summaryText({ ...emptySummary(), seeds: 12, violations: 1, stuck: 2 }, 1)[0], '3 of 12 worlds went wrong; their seeds are on standard error.');
+});
 
 t.test('seeds that once failed hold', async (t) => {
   for (const { seed, steps, reason } of pastSeeds) {

@@ -38,7 +38,6 @@ function caughtBy(result: RunResult): string | null {
 
 export async function runMutants({ seeds, steps, from, json, only }: MutantOptions): Promise<number> {
   const chosen = mutants.filter((mutant) => only === null || mutant.name === only);
-  if (chosen.length === 0) throw new RangeError(`there is no mutant ${only ?? ''}`);
   const kills: Kill[] = [];
   for (const mutant of chosen) {
     const kill = await hunt(mutant, seeds, steps, from);
