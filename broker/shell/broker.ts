@@ -68,8 +68,11 @@ export interface Broker {
   readonly limits: Limits;
   /** The client end of an in-memory connection: the embedding process attaches with the same frames as any other (D10). */
   attachInMemory(): ByteStream;
-  /** Lets calls end for at most `shutdownDrainMs`, ends every worker and its children, then the sessions, then the socket and the locks. Idempotent. */
-  close(): Promise<void>;
+  /**
+   * Lets calls end for at most `shutdownDrainMs`, ends every worker and its children, then the sessions, then the socket and the locks. Idempotent.
+   * `hurry`, when it aborts: calls are cut, and what is left of the workers is killed.
+   */
+  close(hurry?: AbortSignal): Promise<void>;
   /** Resolves when the broker has ended: null after close(), else why it could not go on. */
   readonly ended: Promise<LeaseholdError | null>;
 }
@@ -142,6 +145,8 @@ class RunningBroker implements Broker {
   readonly #startedAtUs = monotonicUs();
   #listener: Listener | null = null;
   #keeper: Keeper | null = null;
+  /** Aborted: nobody is waited for any more. */
+  readonly #hurry = new AbortController();
   #closing: Promise<void> | null = null;
   #end: (why: LeaseholdError | null) => void = () => undefined;
 
@@ -215,7 +220,9 @@ class RunningBroker implements Broker {
     return theirs;
   }
 
-  close(): Promise<void> {
+  close(hurry?: AbortSignal): Promise<void> {
+    if (hurry?.aborted === true) this.#hurry.abort();
+    else hurry?.addEventListener('abort', () => { this.#hurry.abort(); }, { once: true });
     this.#closing ??= this.#shutDown(null);
     return this.#closing;
   }
@@ -225,13 +232,15 @@ class RunningBroker implements Broker {
     this.#keeper?.stop();
     if (why === null && this.limits.shutdownDrainMs > 0) {
       const { shutdownDrainMs: drainMs } = this.limits;
-      await drainCalls({ sessions: this.#sessions, workers: this.#workers.generations(), callsInside: () => callsInside(this.#core), drainMs, log: this.#log });
+      await drainCalls({ sessions: this.#sessions, workers: this.#workers.generations(), callsInside: () => callsInside(this.#core), drainMs, hurry: this.#hurry.signal, log: this.#log });
     }
+    const graceMs = (): number => (this.#hurry.signal.aborted ? 0 : this.limits.terminateGraceMs);
     // Workers first, while they can still say that they give their cards back.
     for (const generation of [...this.#workers.generations()]) {
-      this.#workers.terminate(generation, 'shutdown', this.limits.terminateGraceMs);
+      this.#workers.terminate(generation, 'shutdown', graceMs());
     }
-    await this.#supervisor.close(this.limits.terminateGraceMs);
+    this.#hurry.signal.addEventListener('abort', () => { void this.#supervisor.close(0); }, { once: true });
+    await this.#supervisor.close(graceMs());
     this.#loop.stop();
     this.#sampler.stop();
     this.#holders.close();

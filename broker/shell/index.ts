@@ -3,7 +3,7 @@ export { createBroker, type Broker, type BrokerOptions, type OwnedCard } from '.
 export { effectiveLimits } from './effective-limits.js';
 export type { EngineCommand } from './engines.js';
 export { createLog, silentLog, steadyLog, redactedPaths, type Log } from './log.js';
-export { livingWorkers } from './process-records.js';
+export { livingWorkers, type LivingWorker } from './process-records.js';
 export { cardLocksPath, defaultStatePath, readStateFolder, stateNames, type StateFolder } from './state-folder.js';
 export type { CardReader } from './sampler.js';
 export { requireReader, writeReason } from './private-file.js';

@@ -7,7 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { closeSync, constants, lstatSync, readFileSync, readdirSync, renameSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { LeaseholdError, deviceUuid, generationId } from '../../protocol/index.js';
-import { bytes, choice, count, integer, list, nullable, object, string, type Infer } from '../../protocol/schema.js';
+import { bytes, choice, count, durationMs, integer, list, nullable, object, optional, string, type Infer } from '../../protocol/schema.js';
 import { findLeader, isAlive, processTable } from '../supervisor/index.js';
 import type { Log } from './log.js';
 import { openPrivate, readPrivate, unreadable, writing } from './private-file.js';
@@ -37,6 +37,8 @@ const processRecord = object({
   /** Null: it was about to be started. */
   identity: nullable(identity()),
   guard: nullable(identity()),
+  /** So long a worker seeks the next broker once this one is gone; older brokers do not say. */
+  graceMs: optional(durationMs()),
 });
 
 export type ProcessRecord = Infer<typeof processRecord>;
@@ -141,8 +143,14 @@ export class ProcessRecords {
   }
 }
 
-/** Pids of the workers on record in a state folder that live, as seen from outside: nothing there is changed, and what cannot be believed is left out. */
-export function livingWorkers(stateFolder: string): readonly number[] {
+export interface LivingWorker {
+  readonly pid: number;
+  /** So long after the end of its broker it ends by itself; null: its broker did not say. */
+  readonly graceMs: number | null;
+}
+
+/** The workers on record in a state folder that live, as seen from outside: nothing there is changed, and what cannot be believed is left out. */
+export function livingWorkers(stateFolder: string): readonly LivingWorker[] {
   const folder = join(stateFolder, 'processes');
   if (lstatSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true) return [];
   const table = processTable();
@@ -152,7 +160,7 @@ export function livingWorkers(stateFolder: string): readonly number[] {
     if (record === null || record.role !== 'worker' || record.machine !== machine || record.identity === null || record.token === null) return [];
     const { identity, token, generation, guard } = record;
     if (!isAlive(table, identity)) return [];
-    return findLeader(table, { generation, token, identity, guard })?.lives === true ? [identity.pid] : [];
+    return findLeader(table, { generation, token, identity, guard })?.lives === true ? [{ pid: identity.pid, graceMs: record.graceMs ?? null }] : [];
   });
 }
 

@@ -152,12 +152,12 @@ export class Workers {
 
   /** Throws `state_unwritable`: then it is not started. */
   #record(generation: string, { token, identity, guard }: Tracked): void {
-    const { records, bootId } = this.#options;
+    const { records, bootId, limits } = this.#options;
     const worker = this.#workers.get(generation);
     if (worker === undefined) return;
     records.write({
       version: 1, role: 'worker', generation, bootId, machine: records.machine, name: worker.engine, engine: worker.engine, spawnId: generation, token,
-      devices: worker.devices, floors: worker.floors, threads: worker.threads, identity, guard,
+      devices: worker.devices, floors: worker.floors, threads: worker.threads, identity, guard, graceMs: limits.reattachGraceMs,
     });
   }
 

@@ -87,7 +87,7 @@ export async function openOrchestrator(context: CommandContext, request: OpenOpt
 /** Why there is no orchestrator, in the words of who typed the command: what to type next, or the place in a file. */
 async function asTold(error: LeaseholdError, broker: string, config: LoadedConfig): Promise<LeaseholdError> {
   if (error.code === 'deadline_passed' && error.details['what'] === 'hello') return silentBroker(error, config.options.stateFolder);
-  if (broker === 'attach' && (error.code === 'broker_lost' || error.code === 'connect_failed')) return noBroker(error);
+  if (broker === 'attach' && (error.code === 'broker_lost' || error.code === 'connect_failed')) return noBroker(error, config.options.stateFolder);
   return error.code === 'broker_running' ? anotherBroker(error) : config.atItsPlace(error);
 }
 
@@ -109,11 +109,28 @@ export async function openLog({ io, json, errorPalette }: CommandContext, { leve
   return createLog(level, file ?? 2);
 }
 
-function noBroker(cause: LeaseholdError): LeaseholdError {
+/** Nobody answers: there is none, or it was killed a moment ago and its workers seek the next. */
+async function noBroker(cause: LeaseholdError, stateFolder: string | undefined): Promise<LeaseholdError> {
   const [reason] = (cause.details['reason'] ?? '').split(';');
+  const { defaultStatePath, livingWorkers } = await import('../orchestrator/state.js');
+  const path = stateFolder ?? defaultStatePath();
+  const workers = cause.code === 'broker_lost' ? livingWorkers(path) : [];
+  if (workers.length > 0) return goneBroker(cause, path, workers);
   const help = 'Start one with `leasehold up`, or name the state folder of one that runs with --state.';
   const error = new LeaseholdError('broker_lost', cause.details, { cause, help });
   error.message = `No broker is running here${reason === undefined || reason === '' ? '' : `: ${reason}`}.`;
+  return error;
+}
+
+/** Killed, with workers that outlive it for their grace. When it ended nobody knows: from now they live at most so long. */
+function goneBroker(cause: LeaseholdError, path: string, workers: readonly { readonly pid: number; readonly graceMs: number | null }[]): LeaseholdError {
+  const pids = workers.map(({ pid }) => pid).join(', ');
+  const graceMs = Math.max(...workers.map(({ graceMs: each }) => each ?? 0));
+  const untilText = graceMs === 0 ? '' : `, within ${durationText(graceMs)} at the latest`;
+  const one = workers.length === 1;
+  const help = `Start it again with \`leasehold up\`: it takes ${one ? 'it' : 'them'} over with what ${one ? 'it has' : 'they have'} loaded. Else ${one ? 'it ends by itself' : 'they end by themselves'}${untilText}.`;
+  const error = new LeaseholdError('broker_lost', { ...cause.details, workerPids: pids, graceMs: graceMs === 0 ? null : graceMs }, { cause, help });
+  error.message = `No broker is running in ${path} any more: it has ended without stopping, and ${one ? '1 worker lives' : `${String(workers.length)} workers live`} on (pid ${pids}), for the next one.`;
   return error;
 }
 
@@ -134,25 +151,33 @@ async function anotherBroker(cause: LeaseholdError): Promise<LeaseholdError> {
   return error;
 }
 
+/** What a second Ctrl-C does: ends the process (default), or aborts the second signal that `work` has been given, and only a third ends it. */
+export interface Stopping {
+  readonly secondHurries?: boolean;
+}
+
 /**
- * Runs `work` with a signal that the first Ctrl-C aborts; a second ends the process at once. Resolves to `work`'s own
+ * Runs `work` with a signal that the first Ctrl-C aborts; a second ends the process at once, or hurries. Resolves to `work`'s own
  * exit code, or to the one that the stop signal asks for: what was cancelled by the user is no error to tell a person.
  */
-export async function stoppable(context: CommandContext, work: (signal: AbortSignal) => Promise<number>): Promise<number> {
+export async function stoppable(context: CommandContext, work: (signal: AbortSignal, hurry: AbortSignal) => Promise<number>, { secondHurries = false }: Stopping = {}): Promise<number> {
   const { io, json } = context;
   const controller = new AbortController();
+  const hurry = new AbortController();
   const stopped: { code: number | null } = { code: null };
   const release = io.onStop((signal) => {
     if (stopped.code !== null) {
       // A terminal that closes may say so more than once; only a person asks twice.
-      if (signal !== 'SIGHUP') io.exitNow(stopped.code);
+      if (signal === 'SIGHUP') return;
+      if (secondHurries && !hurry.signal.aborted) hurry.abort();
+      else io.exitNow(stopped.code);
       return;
     }
     stopped.code = signal === 'SIGINT' ? exitCodes.interrupted : exitCodes.terminated;
     controller.abort(new LeaseholdError('request_cancelled', { what: 'The command' }));
   });
   try {
-    const own = await work(controller.signal);
+    const own = await work(controller.signal, hurry.signal);
     return stopped.code ?? own;
   } catch (error) {
     if (stopped.code === null || !(error instanceof LeaseholdError) || error.code !== 'request_cancelled') throw error;
@@ -167,9 +192,9 @@ export async function stoppable(context: CommandContext, work: (signal: AbortSig
  * `stoppable`, for a command with a configuration. That is read first, and until then the system’s own way of ending a
  * process serves: nothing is there yet to clean up, and while a large file is parsed no listener could be called.
  */
-export async function stoppableOnceConfigured(context: CommandContext, work: (signal: AbortSignal) => Promise<number>): Promise<number> {
+export async function stoppableOnceConfigured(context: CommandContext, work: (signal: AbortSignal, hurry: AbortSignal) => Promise<number>, stopping: Stopping = {}): Promise<number> {
   await context.config();
-  return stoppable(context, work);
+  return stoppable(context, work, stopping);
 }
 
 /** Calls `use` with an orchestrator and closes it whatever happens. */

@@ -84,7 +84,7 @@ class Orphans {
 
   /** Throws `broker_lost` when they have been waited for long enough. */
   live(): boolean {
-    const pids = livingWorkers(this.#path);
+    const pids = livingWorkers(this.#path).map(({ pid }) => pid);
     if (pids.length === 0) return false;
     if (this.#giveUpMs === null) {
       this.#giveUpMs = performance.now() + orphansMs;

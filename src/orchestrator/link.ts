@@ -62,14 +62,14 @@ export class Links {
     return this.#opening;
   }
 
-  /** Ends the session, and the broker where it is ours. */
-  async close(): Promise<void> {
+  /** Ends the session, and the broker where it is ours: at once when `hurry` aborts. */
+  async close(hurry?: AbortSignal): Promise<void> {
     // What is being opened is waited for: it may be a broker of our own.
     await this.#opening?.catch(() => undefined);
     const { reach, session, callers } = this.#current;
     callers.close();
     await session.close();
-    await reach.owned?.close();
+    await reach.owned?.close(hurry);
   }
 
   async #reopen(): Promise<Link> {

@@ -22,7 +22,7 @@ import { sparing } from './stages.js';
 import { version } from '../version.js';
 import { checkOptions, checked } from './tables.js';
 import type {
-  CallOptions, EvictOptions, GenerateInput, GenerateOptions, Generation, HostLeaseRequest, LeaseholdEvent, LedgerState, NamedRecord, Orchestrator, ServedModel, Token,
+  CloseOptions, CallOptions, EvictOptions, GenerateInput, GenerateOptions, Generation, HostLeaseRequest, LeaseholdEvent, LedgerState, NamedRecord, Orchestrator, ServedModel, Token,
 } from './types.js';
 
 /**
@@ -203,8 +203,8 @@ class RunningOrchestrator implements Orchestrator {
     }
   }
 
-  close(): Promise<void> {
-    this.#closed ??= this.#shutDown();
+  close({ hurry }: CloseOptions = {}): Promise<void> {
+    this.#closed ??= this.#shutDown(hurry);
     return this.#closed;
   }
 
@@ -212,10 +212,10 @@ class RunningOrchestrator implements Orchestrator {
     return this.close();
   }
 
-  async #shutDown(): Promise<void> {
+  async #shutDown(hurry: AbortSignal | undefined): Promise<void> {
     this.#closing.abort(new LeaseholdError('closed', { what: 'The orchestrator' }));
     if (this.#holder !== null) await this.#holder.then((holder) => holder.close(), () => undefined);
-    await this.#links.close();
+    await this.#links.close(hurry);
   }
 
   async *#generate(served: Served, input: WireInput, sampling: Sampling, options: GenerateOptions, cancelled: AbortSignal): AsyncGenerator<Token, GenerationEnd, undefined> {

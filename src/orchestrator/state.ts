@@ -1,2 +1,2 @@
-/** Where a broker's state lives, for commands that look for a running one. */
-export { defaultStatePath, readStateFolder } from '../../broker/shell/index.js';
+/** Where a broker's state lives, and who of an earlier one does, for commands that look for a running one. */
+export { defaultStatePath, livingWorkers, readStateFolder } from '../../broker/shell/index.js';

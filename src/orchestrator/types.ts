@@ -176,7 +176,12 @@ export interface Orchestrator {
    * Ends calls, workers (when owned) and every child. Idempotent. Until then an orchestrator that owns its broker keeps
    * the process, as a server does; one that is attached keeps it only while a call, a lease or a loop over events is open.
    */
-  close(): Promise<void>;
+  close(options?: CloseOptions): Promise<void>;
   /** `await using leasehold = await createOrchestrator()` closes it at the end of the block, where the runtime knows `await using`. */
   [Symbol.asyncDispose](): Promise<void>;
+}
+
+export interface CloseOptions {
+  /** When it aborts, nobody is waited for any more: calls are cut, and the workers of an owned broker are killed with all of their children. */
+  readonly hurry?: AbortSignal;
 }

@@ -2,7 +2,7 @@
 import { LeaseholdError, parseBytes } from '../../protocol/index.js';
 import type { BrokerChange, BrokerLoss, OrchestratorOptions } from '../../src/orchestrator/options.js';
 import type { EvictedModel, ExplainRecord, LeaseView, WaiterView } from '../../src/orchestrator/index.js';
-import type {
+import type { CloseOptions,
   CallOptions, GenerateInput, GenerateOptions, Generation, GenerationResult, LeaseholdEvent, LedgerState, NamedRecord, Orchestrator, ServedModel, Token,
 } from '../../src/orchestrator/types.js';
 
@@ -36,6 +36,8 @@ export interface FakeSettings {
   readonly ignored?: LeaseholdError;
   /** Happened by the time that anybody listens. */
   readonly events?: readonly LeaseholdEvent[];
+  /** A call that never ends is inside: it is closed only when it is hurried. */
+  readonly busy?: boolean;
 }
 
 export class FakeOrchestrator implements Orchestrator {
@@ -157,7 +159,8 @@ export class FakeOrchestrator implements Orchestrator {
     }
   }
 
-  async close(): Promise<void> {
+  async close({ hurry }: CloseOptions = {}): Promise<void> {
+    if (this.#settings.busy === true && hurry?.aborted !== true) await new Promise((resolve) => { hurry?.addEventListener('abort', resolve, { once: true }); });
     this.closed = true;
     this.#wake();
   }

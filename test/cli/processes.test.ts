@@ -126,6 +126,25 @@ t.test('a daemon and those who use it', async (t) => {
   });
 });
 
+t.test('a second Ctrl-C of a daemon cuts the call that it waits for, and leaves no worker behind', async (t) => {
+  const state = mkdtempSync(join(tmpdir(), 'lh-hurry-'));
+  t.teardown(() => { rmSync(state, { recursive: true, force: true }); });
+  const daemon = begin('up', '--json', '--state', state, '--limit', 'shutdownDrainMs=1h');
+  await daemon.says(/"event":"ready"/);
+  const endless = begin('run', 'slow', '-q', 'go', '--state', state);
+  await endless.says(/on and on/);
+  const [ledger] = jsonLines((await finish('ps', '--json', '--state', state)).out) as unknown as readonly [{ readonly workers: readonly { readonly pid: number }[] }];
+  daemon.child.kill('SIGINT');
+  await daemon.says(/"event":"stopping"/);
+  for (const { pid } of ledger.workers) t.doesNotThrow(() => process.kill(pid, 0), 'its call may end');
+  daemon.child.kill('SIGINT');
+  t.equal((await daemon.ended).code, 0, 'the drain of an hour is over');
+  t.match(daemon.heard.out, /"event":"hurrying"/);
+  t.ok(ledger.workers.length > 0);
+  for (const { pid } of ledger.workers) t.throws(() => process.kill(pid, 0), { code: 'ESRCH' }, `worker ${String(pid)} is gone`);
+  t.match(await endless.ended, { err: /error: / });
+});
+
 t.test('the command that npm links is a file of the repository: executable, and it says when nothing is built', async (t) => {
   const launcher = join(dirname(main), '../../src/cli/leasehold.mjs');
   t.equal(statSync(launcher).mode & 0o111, 0o111);
@@ -158,6 +177,13 @@ t.test('a run in the gap between two daemons waits for the next: what the first 
   const [before] = jsonLines((await finish('ps', '--json', '--state', state)).out) as unknown as readonly [{ readonly workers: readonly { readonly pid: number }[] }];
   first.child.kill('SIGKILL');
   await first.ended;
+  const pid = before.workers[0]?.pid ?? 0;
+  t.match(await finish('ps', '--state', state), {
+    code: 3, out: '',
+    err: `error: No broker is running in ${state} any more: it has ended without stopping, and 1 worker lives on (pid ${String(pid)}), for the next one.\n`
+      + '  help: Start it again with `leasehold up`: it takes it over with what it has loaded. Else it ends by itself, within 30 s at the latest.\n',
+  });
+  t.match(jsonLines((await finish('ps', '--json', '--state', state)).out), [{ error: { code: 'broker_lost', details: { workerPids: String(pid), graceMs: '30000' } } }]);
   const run = begin('run', 'fast', 'hello', '--state', state);
   while (!run.heard.err.includes('waiting up to')) await once(run.child.stderr, 'data');
   const next = begin('up', '--json', '--state', state);

@@ -21,7 +21,28 @@ t.test('up', async (t) => {
     t.strictSame(fake?.calls.map(({ method, args }) => [method, args[0]]), [['load', 'tiny-tales'], ['load', 'tiny-facts']]);
     io.stop('SIGTERM');
     t.strictSame([await ended, fake?.closed], [0, true], 'being stopped is no failure');
-    t.match(io.stdout.text, /Stopping: calls have 10.0 s to end, then workers 5.0 s\. Ctrl-C again ends it at once\.\nStopped; every worker has ended\.\n$/);
+    t.match(io.stdout.text, /Stopping: calls have 10.0 s to end, then workers 5.0 s\. Ctrl-C again ends them at once\.\nStopped; every worker has ended\.\n$/);
+  });
+
+  t.test('a second Ctrl-C ends the workers at once and then itself; only a third ends it without them', async (t) => {
+    const { io, orchestrators, ended } = start(['up', '--config', config, '--log-level', 'silent'], { busy: true });
+    await io.wrote('Ready.');
+    io.stop('SIGINT');
+    await io.wrote('Stopping:');
+    io.stop('SIGHUP');
+    t.equal(orchestrators[0]?.closed, false, 'a call may still end; a terminal that closes is nobody who asks again');
+    io.stop('SIGINT');
+    t.equal(await ended, 0);
+    t.match(io.stdout.text, /\nEnding the workers at once; calls are cut\. Once more, and this process ends without them: they live on for their grace\.\nStopped; every worker has ended\.\n$/);
+    t.strictSame([orchestrators[0]?.closed, io.exits], [true, []]);
+    const json = start(['up', '--config', config, '--json', '--log-level', 'silent'], { busy: true, loadMs: 60_000 });
+    await json.io.wrote('"event":"up"');
+    for (const time of [1, 2, 3]) {
+      json.io.stop('SIGINT');
+      t.equal(json.io.exits.length, time === 3 ? 1 : 0, `Ctrl-C number ${String(time)}`);
+    }
+    t.strictSame([json.io.exits, jsonLines(json.io.stdout.text).at(-1)], [[130], { event: 'hurrying' }]);
+    await json.ended;
   });
 
   t.test('takes no signals before its configuration is read: until then it ends as any process does', async (t) => {

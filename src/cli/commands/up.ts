@@ -15,7 +15,8 @@ import { storyLine, storyTextBegins } from '../views/story.js';
 import { describeStage } from './stage-text.js';
 
 export async function up(context: CommandContext): Promise<number> {
-  const code = await stoppableOnceConfigured(context, async (signal) => {
+  const code = await stoppableOnceConfigured(context, async (signal, hurry) => {
+    hurry.addEventListener('abort', () => { tellHurrying(context); }, { once: true });
     const { orchestrator, config, unusable } = await openOrchestrator(context, { broker: 'own', logs: true, adjust: asDaemon });
     try {
       tell(context, await orchestrator.ledger(), orchestrator, config.path);
@@ -32,11 +33,11 @@ export async function up(context: CommandContext): Promise<number> {
       if (!signal.aborted) throw new LeaseholdError('broker_lost', { reason: 'it ended by itself; the log says why' });
       tellStopping(context, config.options);
     } finally {
-      await orchestrator.close();
+      await orchestrator.close({ hurry });
     }
     if (!context.json) writeLine(context.io, 'Stopped; every worker has ended.');
     return exitCodes.done;
-  });
+  }, { secondHurries: true });
   // Being asked to stop and stopping is success.
   return code === exitCodes.interrupted || code === exitCodes.terminated ? exitCodes.done : code;
 }
@@ -131,7 +132,12 @@ function tellStopping({ io, json }: CommandContext, { limits }: OrchestratorOpti
   const drainMs = limits?.shutdownDrainMs ?? shutdownDrainMs;
   const graceMs = limits?.terminateGraceMs ?? defaultLimits.terminateGraceMs;
   if (json) writeJson(io, { event: 'stopping' });
-  else writeLine(io, `Stopping: ${drainMs > 0 ? `calls have ${formatMs(drainMs)} to end, then workers` : 'workers have'} ${formatMs(graceMs)}${drainMs > 0 ? '' : ' to end'}. Ctrl-C again ends it at once.`);
+  else writeLine(io, `Stopping: ${drainMs > 0 ? `calls have ${formatMs(drainMs)} to end, then workers` : 'workers have'} ${formatMs(graceMs)}${drainMs > 0 ? '' : ' to end'}. Ctrl-C again ends them at once.`);
+}
+
+function tellHurrying({ io, json }: CommandContext): void {
+  if (json) writeJson(io, { event: 'hurrying' });
+  else writeLine(io, 'Ending the workers at once; calls are cut. Once more, and this process ends without them: they live on for their grace.');
 }
 
 function aborted(signal: AbortSignal): Promise<void> {
