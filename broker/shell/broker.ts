@@ -30,6 +30,7 @@ import { Reception } from './reception.js';
 import { Resumes } from './resume.js';
 import { Sampler, cardAdded, type CardReader, type KeptFree, type Owners } from './sampler.js';
 import { Sessions, type Session } from './session.js';
+import { noNames, type ModelNames } from './told.js';
 import { cardLocksPath, defaultStatePath, makePrivateFolder, openStateFolder, removeStaleDataSockets, type StateFolder } from './state-folder.js';
 import { ThreadShares } from './thread-shares.js';
 import { Workers, type MemoryDescription } from './workers.js';
@@ -56,6 +57,8 @@ export interface BrokerOptions {
   readonly expectedWorkers?: number;
   /** Facts to show with the ledger, such as the catalogue of models. */
   readonly facts?: () => Readonly<Record<string, unknown>>;
+  /** What people call models: for the log, and for programs that hold memory themselves. */
+  readonly names?: ModelNames;
   readonly log?: Log;
 }
 
@@ -284,6 +287,7 @@ class RunningBroker implements Broker {
 
   readonly #outbound = new Outbound({
     sessions: this.#sessions,
+    names: { name: (key) => (this.#options.names ?? noNames).name(key), inText: (text) => (this.#options.names ?? noNames).inText(text) },
     log: { debug: (f, m) => { this.#log.debug(f, m); }, info: (f, m) => { this.#log.info(f, m); }, warn: (f, m) => { this.#log.warn(f, m); }, error: (f, m) => { this.#log.error(f, m); } },
     feed: (event) => { this.#loop.feed(event); },
     granting: (generation, device) => { this.#holders.granting(generation, device); },

@@ -8,6 +8,7 @@ import { errorToAnswer, toAnswer } from './inbound.js';
 import type { Log } from './log.js';
 import type { UntimedEvent } from './loop.js';
 import type { Session, Sessions } from './session.js';
+import { logged, noNames, told, type ModelNames } from './told.js';
 import { monotonicUs } from '../../protocol/node/clock.js';
 
 type Of<T extends Effect['type']> = Extract<Effect, { type: T }>;
@@ -21,6 +22,7 @@ type WithoutId<M> = M extends unknown ? Omit<M, 'id'> : never;
 export interface OutboundParts {
   readonly sessions: Sessions;
   readonly log: Log;
+  readonly names: ModelNames;
   feed(event: UntimedEvent): void;
   /** Called before a grant is sent. */
   granting(generation: string, device: string): void;
@@ -54,7 +56,7 @@ export class Outbound {
         this.#deny(effect);
         return;
       case 'wait':
-        this.#send(effect.generation, { type: 'waiting', id: effect.request, position: effect.position, reason: effect.reason, explain: effect.explain });
+        this.#send(effect.generation, { type: 'waiting', id: effect.request, position: effect.position, reason: this.#namesFor(effect.generation).inText(effect.reason), explain: effect.explain });
         return;
       case 'acknowledge':
         this.#send(effect.generation, { type: 'ok', id: effect.request });
@@ -66,7 +68,7 @@ export class Outbound {
         this.#send(effect.generation, { type: 'evicted', id: effect.request, freedBytes: effect.freedBytes });
         return;
       case 'lease_quarantined':
-        this.#send(effect.generation, { type: 'lease_quarantined', lease: effect.lease, bytes: effect.bytes, reason: effect.reason.slice(0, reasonCharactersMax) });
+        this.#send(effect.generation, { type: 'lease_quarantined', lease: effect.lease, bytes: effect.bytes, reason: this.#namesFor(effect.generation).inText(effect.reason).slice(0, reasonCharactersMax) });
         return;
       case 'placed':
         this.#parts.placed(effect);
@@ -81,7 +83,7 @@ export class Outbound {
         this.#parts.sample(effect.device, effect.notBeforeUs);
         return;
       case 'explain':
-        this.#parts.log.debug({ explain: effect.record.id, verdict: effect.record.verdict, model: effect.record.model }, effect.record.text);
+        this.#parts.log.debug(logged({ explain: effect.record.id, verdict: effect.record.verdict, model: effect.record.model }, this.#parts.names), this.#parts.names.inText(effect.record.text));
         return;
       case 'publish':
         this.#publish(effect);
@@ -98,13 +100,18 @@ export class Outbound {
     }
   }
 
+  /** A program that holds memory itself knows other models by their names alone, if at all; workers and clients by their keys, and clients name them to their users. */
+  #namesFor(generation: string): ModelNames {
+    return this.#parts.sessions.get(generation)?.role === 'holder' ? this.#parts.names : noNames;
+  }
+
   #send(generation: string, message: ControlMessage): void {
     this.#parts.sessions.get(generation)?.channel.send(message);
   }
 
   #deny(effect: Of<'deny'>): void {
     const typed = this.#typedDenial(effect);
-    const { message, details } = clipped(typed);
+    const { message, details } = clipped({ code: typed.code, details: told(typed.details, this.#namesFor(effect.generation)) });
     this.#send(effect.generation, {
       type: 'deny', id: effect.request, code: typed.code, message, details, numbers: effect.numbers,
       couldHaveBytes: effect.couldHaveBytes, roomElsewhere: effect.roomElsewhere, retryAfterMs: effect.retryAfterMs, explain: effect.explain,
@@ -125,11 +132,11 @@ export class Outbound {
   }
 
   #fail(effect: Of<'fail'>): void {
-    this.#send(effect.generation, { type: 'error', id: effect.request, code: effect.code, ...clipped(effect) });
+    this.#send(effect.generation, { type: 'error', id: effect.request, code: effect.code, ...clipped({ code: effect.code, details: told(effect.details, this.#namesFor(effect.generation)) }) });
   }
 
   #publish(effect: Of<'publish'>): void {
-    this.#parts.log.info({ event: effect.data }, effect.name);
+    this.#parts.log.info({ event: logged(effect.data, this.#parts.names) }, effect.name);
     for (const session of this.#parts.sessions) session.subscription?.publish(effect.name, effect.data);
     // Whoever looks now sees the ledger after the load: the card's own figure is to be from after it, too.
     const { device } = effect.data;
@@ -149,7 +156,7 @@ export class Outbound {
     if (session === undefined) return;
     session.commands.set(effect.command, session.channel.nextId());
     void session.channel
-      .request(toCommand(effect), { timeoutMs: null, onInterim: (message) => { this.#answered(session, effect.command, toAnswer(message)); } })
+      .request(toCommand(effect, this.#namesFor(effect.generation)), { timeoutMs: null, onInterim: (message) => { this.#answered(session, effect.command, toAnswer(message)); } })
       .then((message) => { this.#final(session, effect.command, message); }, (error: unknown) => {
         const answer = errorToAnswer(error);
         if (answer !== null) this.#answered(session, effect.command, answer);
@@ -174,12 +181,12 @@ export class Outbound {
   }
 }
 
-function toCommand(effect: Of<'move' | 'trim_host' | 'recall' | 'list_models'>): WithoutId<Command> {
+function toCommand(effect: Of<'move' | 'trim_host' | 'recall' | 'list_models'>, names: ModelNames): WithoutId<Command> {
   switch (effect.type) {
     case 'move':
       return {
         type: 'model_to_device', lease: effect.lease, model: effect.model, generation: effect.generation, target: effect.target,
-        device: effect.device, bytes: effect.bytes, when: effect.when, waiterSinceUs: effect.waiterSinceUs, expiresMs: effect.expiresMs, reason: effect.reason,
+        device: effect.device, bytes: effect.bytes, when: effect.when, waiterSinceUs: effect.waiterSinceUs, expiresMs: effect.expiresMs, reason: names.inText(effect.reason),
       };
     case 'trim_host':
       return { type: 'trim_host', lease: effect.lease, model: effect.model, generation: effect.generation, bytes: effect.bytes, expiresMs: effect.expiresMs };

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { LeaseholdError, classPolicies, type ClassPolicy, type Limits, type RequestClass } from '../../protocol/index.js';
 import { connect, type ByteStream } from '../../protocol/node/index.js';
-import { createBroker, defaultStatePath, effectiveLimits, livingWorkers, readStateFolder, silentLog, type Broker, type Log, type OwnedCard } from '../../broker/shell/index.js';
+import { createBroker, defaultStatePath, effectiveLimits, livingWorkers, readStateFolder, silentLog, type Broker, type BrokerOptions, type Log, type OwnedCard } from '../../broker/shell/index.js';
 import { SimulatedCard } from '../../broker/devices/index.js';
 import { discoverCards } from './discover.js';
 import { engineCommands } from './engines.js';
@@ -39,6 +39,7 @@ export interface Owning {
   readonly expectedWorkers: number;
   /** Shown with the ledger of an owned broker. */
   readonly facts: () => Readonly<Record<string, unknown>>;
+  readonly names: NonNullable<BrokerOptions['names']>;
   /** Called with the simulated cards of an owned broker before it starts. */
   readonly onSimulatedCards?: ((cards: readonly SimulatedCardInHand[]) => void) | undefined;
   /** Called before one is made; throws why it may not be. */
@@ -117,7 +118,7 @@ async function attach(path: string, limits: Limits): Promise<Reach | null> {
   return { owned: null, socketPath: state.socketPath, secret: state.secret, limits, alive: () => false, dial };
 }
 
-async function own(options: OrchestratorOptions, path: string, { expectedWorkers, facts, onSimulatedCards, beforeOwning }: Owning): Promise<Reach> {
+async function own(options: OrchestratorOptions, path: string, { expectedWorkers, facts, names, onSimulatedCards, beforeOwning }: Owning): Promise<Reach> {
   beforeOwning();
   const log = options.log ?? silentLog;
   const broker = await createBroker({
@@ -134,6 +135,7 @@ async function own(options: OrchestratorOptions, path: string, { expectedWorkers
     allowHostUnknown: options.hostMemory?.allowUnknown ?? false,
     expectedWorkers,
     facts,
+    names,
     log,
   });
   let ended = false;

@@ -45,7 +45,7 @@ export async function openOrchestrator(options: OrchestratorOptions, onSimulated
   const beforeOwning = once(() => { checkEngines(options); });
   const links = await Links.open({
     log,
-    find: () => reachBroker({ ...options, log }, { expectedWorkers, facts: () => ({ catalogue: catalogue.models, version: version() }), onSimulatedCards, beforeOwning }),
+    find: () => reachBroker({ ...options, log }, { expectedWorkers, facts: () => ({ catalogue: catalogue.models, version: version() }), names: new Naming(catalogue), onSimulatedCards, beforeOwning }),
     greet: async ({ owned, socketPath }, session) => {
       if (owned !== null) return null;
       const { catalogue: theirs, broker, cards } = await session.ledger<Pick<LedgerState, 'broker' | 'cards'> & { readonly catalogue?: readonly Served[] }>();

@@ -5,11 +5,12 @@ import { dirname, join } from 'node:path';
 import { execFileSync } from 'node:child_process';
 import t from 'tap';
 import { parse } from 'yaml';
-import { LeaseholdError, classPolicies, classes, defaultLimits, limitMinimum, type LimitName } from '../../protocol/index.js';
+import { LeaseholdError, classPolicies, classes, defaultLimits, limitMinimum, type LimitName, type ModelSpec } from '../../protocol/index.js';
 import { configSchemaPath, configVariables, limitVariable, loadConfig, type LoadConfigRequest } from '../../src/config/index.js';
 import { parseDurationMs } from '../../src/config/durations.js';
 import { configSchema, type JsonSchema } from '../../src/config/schema-file.js';
 import { isPlainlyValid } from '../../src/config/plain.js';
+import { readModelScript } from '../../workers/simulated/script.js';
 import { didYouMean, editDistance, nearest, suggest } from '../../protocol/suggest.js';
 import { assertValid } from '../../src/config/validate.js';
 
@@ -376,9 +377,18 @@ t.test('the schema file', async (t) => {
     t.type(parse(text), 'object');
   });
 
+  t.test('has an example that needs no model: every source is a script that the simulated engine takes', async (t) => {
+    const { options } = await load({ flags: { config: join(dirname(configSchemaPath()), 'simulated.yaml') } });
+    t.match(options, { devices: ['sim:24GiB'], hostMemory: { lease: 'sim:64GiB' } });
+    const models = Object.values(options.models ?? {});
+    t.strictSame(models.map(({ engine }) => engine), ['simulated', 'simulated', 'simulated']);
+    const sizes = await Promise.all(models.map(async ({ source }) => (await readModelScript({ source, options: {} } as unknown as ModelSpec)).weightsBytes / 1024 ** 3));
+    t.strictSame(sizes, [14, 12, 4], 'story and coder take turns');
+  });
+
   t.test('ships with the package', async (t) => {
     const { files } = JSON.parse(readFileSync(join(dirname(configSchemaPath()), '..', '..', 'package.json'), 'utf8')) as { files: string[] };
-    t.ok(files.includes('src/config/schema.json') && files.includes('src/config/example.yaml'));
+    t.ok(files.includes('src/config/schema.json') && files.includes('src/config/example.yaml') && files.includes('src/config/simulated.yaml'));
   });
 });
 

@@ -54,6 +54,31 @@ t.test('the ledger, records, events and orders to a holder name models as people
   for (const said of [...records.map(({ text }) => text), ...heard.flatMap(({ data }) => [data['reason'], data['why'], data['how']]), ...orders]) t.notMatch(String(said), /#[0-9a-f]{8}/);
 });
 
+t.test('a program of its own is told of others by their names, and so is the log; the key stands beside the name', async (t) => {
+  const stateFolder = folder(t);
+  const lines: { readonly fields: Readonly<Record<string, unknown>>; readonly message: string }[] = [];
+  const write = (fields: Readonly<Record<string, unknown>>, message: string): void => { lines.push({ fields, message }); };
+  const orchestrator = await open(t, { stateFolder, log: { debug: write, info: write, warn: write, error: write }, models: { second: scripted({ weightsBytes: 50 * MiB }) } });
+  const holder = await peer(stateFolder, 'holder');
+  t.teardown(() => { holder.channel.end(); });
+  const device = (await orchestrator.ledger()).cards[0]?.device ?? '';
+  const parts = [{ name: 'held', kind: 'other', bytes: 20 * MiB, upFront: true }];
+  const asked = { type: 'request_vram_budget', model: 'mine', device, lease: null, parts, peakBytes: 0, class: 'normal', deadlineMs: 10_000, parkable: false, profilesFreeMemory: false, source: 'declared', policy: { ttlMs: null, pinned: false, exclusive: false }, gang: null };
+  const grant = await holder.ask(asked);
+  if (grant.type !== 'grant') throw new Error(grant.type);
+  holder.say({ type: 'loading', lease: grant.lease });
+  await holder.ask({ type: 'residency', seq: 1, lease: grant.lease, model: 'mine', state: 'resident', residentBytes: 20 * MiB, hostBytes: 0, parts, loadMs: 0 });
+  const load = orchestrator.load('second', { deadlineMs: 3_000 });
+  await until('the order', () => holder.heard.some(({ type }) => type === 'model_to_device'));
+  t.match(holder.heard.find(({ type }) => type === 'model_to_device'), { reason: 'room for second', model: 'mine' });
+  await refusal(load);
+  const key = keyOf(orchestrator, 'second');
+  const ofModel = lines.flatMap(({ fields }) => [fields, fields['event']]).filter((fields) => (fields as { modelKey?: unknown } | undefined)?.modelKey === key);
+  t.ok(ofModel.length > 0);
+  for (const fields of ofModel) t.match(fields, { model: 'second' });
+  for (const { fields, message } of lines) t.notMatch(`${message} ${JSON.stringify(fields).replaceAll(`"modelKey":"${key}"`, '')}`, new RegExp(key.replaceAll(/[^\w]/g, '.')));
+});
+
 t.test('errors name models as people do', async (t) => {
   const orchestrator = await open(t, {
     models: {

@@ -82,6 +82,38 @@ t.test('the proofs that are worked out are right', async (t) => {
   for (const [, text = '', proof] of worked) t.equal(proof, createHmac('sha256', Buffer.alloc(32)).update(text).digest('hex'), text);
 });
 
+t.test('the least that a holder sends is what the page says: it leases, holds, keeps its bytes while it needs them, and gives them back', async (t) => {
+  const sketch = /### The least that a holder sends\n[^]*?```python\n([^]*?)```/.exec(readme)?.[1] ?? '';
+  const stateFolder = mkdtempSync(join(tmpdir(), 'lh-least-'));
+  const python = (...args: string[]) => spawn('python3', ['-S', ...args], { stdio: ['ignore', 'ignore', 'pipe'], env: { ...process.env, PYTHONPATH: join(root, 'protocol/examples'), PYTHONDONTWRITEBYTECODE: '1' } });
+  if ((spawnSync('python3', ['--version']).error as NodeJS.ErrnoException | undefined)?.code === 'ENOENT') {
+    t.comment('no python3 here: not run');
+    return;
+  }
+  const orchestrator = await createOrchestrator({ broker: 'own', stateFolder, devices: ['sim:12MiB'] });
+  t.teardown(async () => {
+    await orchestrator.close();
+    rmSync(stateFolder, { recursive: true });
+  });
+  const holder = python('-c', sketch, stateFolder);
+  t.teardown(() => holder.kill('SIGKILL'));
+  const ended = once(holder, 'close');
+  let err = '';
+  holder.stderr.setEncoding('utf8').on('data', (text: string) => { err += text; });
+  const states: string[] = [];
+  for await (const { name } of orchestrator.events()) {
+    states.push(name);
+    if (name === 'loaded') {
+      t.match((await orchestrator.ledger()).leases, [{ model: 'the least', state: 'resident', residentBytes: 8 * mebibyte }]);
+      t.equal(await orchestrator.evict('the least'), 8 * mebibyte, 'it is asked, says that it is busy, and is waited for');
+    }
+    if (name === 'released') break;
+  }
+  t.strictSame([await ended, err], [[0, null], '']);
+  t.strictSame(['granted', 'loaded', 'released'].filter((name) => !states.includes(name)), []);
+  t.strictSame((await orchestrator.ledger()).leases, []);
+});
+
 t.test('the holder in Python leases bytes, shows up with its pid, and makes room when it is asked to', async (t) => {
   const example = join(root, 'protocol/examples/holder.py');
   const compiled = spawnSync('python3', ['-S', '-c', 'import ast, sys; ast.parse(open(sys.argv[1]).read())', example], { encoding: 'utf8' });
