@@ -309,7 +309,7 @@ t.test('options that make no sense are refused before anything is started', asyn
   const refused = async (options: Parameters<typeof createOrchestrator>[0]): Promise<LeaseholdError> => refusal(createOrchestrator({ broker: 'own', stateFolder: folder(t), devices: ['sim:8MiB'], ...options }));
   t.match(await refused({ limits: { tickIntervalMs: 600 } }), { code: 'limit_relation', message: /tickIntervalMs \* 2 <= stallToleranceMs/ });
   t.match(await refused({ limits: { workersMax: Number.NaN } }), { code: 'config_invalid', message: /workersMax: NaN is not a whole number/ });
-  t.match(await refused({ limits: { wrokersMax: 1 } as object }), { code: 'config_invalid', message: /no such limit; known: frameBytesMax/ });
+  t.match(await refused({ limits: { wrokersMax: 1 } as object }), { code: 'config_invalid', message: /no such limit; did you mean workersMax\?/ });
   t.match(await refused({ limits: { helloTimeoutMs: 2 ** 31 } }), { code: 'config_invalid', message: /from 1 to 2147483647/ });
   t.match(await refused({ models: { m: { source: '/nowhere/at/all.gguf' } } }), { code: 'model_invalid', message: /no such file/ });
   t.match(await refused({ models: { m: { source: '/etc/host\0name' } } }), { code: 'model_invalid', message: /a path holds no NUL\.$/ });
