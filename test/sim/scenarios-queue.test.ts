@@ -326,6 +326,30 @@ t.test('B82: whatever happens to requests, loads and evictions, the head of a qu
   }
 });
 
+t.test('B76: a worker killed at half of a load: each of twenty waiters has its error within a second, the lease is closed, and the next request reloads', async (t) => {
+  const stage = stageOf({ models: [model('a', 14 * gib, { loadMs: 8_000 })] });
+  const calls = Array.from({ length: 20 }, () => stage.ask('a', { deadlineMs: 60_000 }));
+  stage.until(() => stage.lease('a')?.state === 'loading');
+  const first = stage.lease('a')!.lease;
+  stage.to(stage.nowMs + 4_000);
+  t.strictSame([stage.lease('a')?.state, calls.filter(({ outcome }) => outcome !== null).length], ['loading', 0], 'half loaded, and all wait');
+  stage.world.workers.get(stage.effects('spawn')[0]!.generation)!.end('SIGKILL');
+  const killedAtMs = stage.nowMs;
+  stage.until(() => allEnded(calls) && stage.lease('a') === null, 1_000);
+  t.strictSame(new Set(calls.map(({ outcome }) => outcome)), new Set(['worker_lost']));
+  t.ok(calls.every(({ endedAtMs }) => endedAtMs! - killedAtMs < 1_000));
+  t.equal(stage.view().cards[0]!.leasedBytes, 0);
+  const [backing] = stage.effects('publish').filter(({ name }) => name === 'backing_off');
+  t.equal(backing?.data['failures'], 1, 'one failure, however many waited');
+  stage.to(stage.nowMs + Number(backing?.data['retryAfterMs']));
+  const next = stage.ask('a');
+  stage.until(() => next.outcome !== null);
+  t.strictSame([next.outcome, next.code], ['answered', null]);
+  t.not(stage.lease('a')?.lease, first);
+  t.equal(stage.effects('spawn').length, 2);
+  t.strictSame(stage.auditor.violations, []);
+});
+
 t.test('B193: a victim that became busy just before the command says so at once, and the command is not carried out late', async (t) => {
   const stage = stageOf({ models: [model('a', 14 * gib), model('b', 14 * gib)] });
   settle(stage, 'a');

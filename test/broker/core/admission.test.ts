@@ -25,11 +25,18 @@ t.test('B17: twelve processes with a floor of 500 MiB get their models only as l
   test.end();
 });
 
-t.test('B19: a card without a cap shows no number above its total', (test) => {
+t.test('B19: a card without a cap says null where there is none, and no figure of any status is above its total', (test) => {
   const stage = new Stage();
   stage.card();
   stage.card('GPU-1', { totalBytes: 8 * GiB, reserveBytes: 2 * GiB });
   test.equal(stage.cardView('GPU-1').availableBytes, 6 * GiB);
+  const fresh = new Stage();
+  fresh.samples = false;
+  fresh.card();
+  fresh.card('GPU-1', { totalBytes: 8 * GiB, yieldFreeBytes: GiB });
+  const unread = { foreignBytes: null, sampledUsedBytes: null, sampleAgeMs: null, missing: null, loadToken: null, lost: null, closed: null, thrashing: null };
+  test.match([fresh.cardView(), fresh.cardView('GPU-1')], [{ ...unread, yields: null }, { ...unread, yields: { freeBytes: GiB } }], 'absence is null, and no number');
+  test.match(fresh.view(), { host: null });
   const holder = stage.session('holder');
   for (const device of [card0, 'GPU-1']) {
     stage.resident(holder, 'there', 4 * GiB, { device });
@@ -49,6 +56,14 @@ t.test('B19: a card without a cap shows no number above its total', (test) => {
     }
   }
   test.ok(looked > 60, `${String(looked)} figures`);
+  const largest = Math.max(...cards.map(({ totalBytes }) => totalBytes));
+  const everywhere: string[] = [];
+  JSON.stringify([stage.view(), records], (name, value: unknown) => {
+    if (typeof value === 'number' && name.endsWith('Bytes') && value > largest) everywhere.push(`${name} is ${String(value)}`);
+    if (typeof value === 'number' && !Number.isSafeInteger(name === 'costMs' ? Math.round(value) : value)) everywhere.push(`${name} is no whole number: ${String(value)}`);
+    return value;
+  });
+  test.strictSame(everywhere, [], 'nor one inside parts, counters or victims');
   test.end();
 });
 

@@ -253,7 +253,7 @@ t.test('B49: what stays above the floor after a park is reported with its size',
   test.end();
 });
 
-t.test('B193: busy 5 ms before the command arrives: answered at once, nothing waits, the next way is tried; a late report is taken in and grants nothing twice', (test) => {
+t.test('B193: busy 5 ms before the command arrives: answered at once, nothing waits; unloaded all the same later, that is taken in once and grants nothing twice', (test) => {
   const { stage, worker, lease, holder } = withIdle();
   const move = only(stage.ask(holder, 'b', 12 * GiB, { deadlineMs: 2_000 }).effects, 'move');
   test.ok(move.expiresMs <= 5_000, 'a command carries its expiry');
@@ -265,7 +265,14 @@ t.test('B193: busy 5 ms before the command arrives: answered at once, nothing wa
   const late = stage.answer(move, { kind: 'done', target: 'none', freedBytes: 14 * GiB, residentBytes: 0, hostBytes: 0 });
   test.equal(all(late, 'grant').length, 0, 'an answered command answers nothing again');
   test.ok(stage.counter('answersIgnored') > 0);
-  test.equal(stage.lease(lease)?.chargedBytes, plusTenth(14 * GiB));
+  test.equal(stage.lease(lease)?.chargedBytes, plusTenth(14 * GiB), 'and frees nothing');
+  stage.use(worker, lease, 0);
+  stage.take(worker, -14 * GiB);
+  test.equal(all(stage.report(worker, lease, 'absent', 0), 'grant').length, 0, 'the worker says what is so: a change of state, for nobody who has given up');
+  test.equal(stage.lease(lease), undefined);
+  test.equal(stage.chargedBytes(), 0);
+  const next = [stage.ask(holder, 'c', 12 * GiB), stage.ask(holder, 'd', 12 * GiB)];
+  test.strictSame(next.map(({ effects }) => all(effects, 'grant').length), [1, 0], 'its bytes are given away once');
   test.end();
 });
 

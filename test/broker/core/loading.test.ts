@@ -1,7 +1,7 @@
 /** What fails, is measured, recalled, too large or too late: load tokens, corrections, overshoots, silence. */
 import t from 'tap';
 import { explainRecords, type Effect } from '../../../broker/core/index.js';
-import type { LeasePart } from '../../../protocol/index.js';
+import { defaultLimits, type LeasePart } from '../../../protocol/index.js';
 import { all, card0, context, GiB, MiB, only, plusTenth, Stage, weights } from './harness.js';
 
 t.test('B13: engines that measure free memory load one after another on a card', (test) => {
@@ -259,6 +259,35 @@ t.test('B31: a grant is confirmed within its time or recalled; only an answer cl
   stage.send({ type: 'recall_answered', generation: worker, command: second.command, lease: late, begun: true });
   test.equal(stage.lease(late)?.state, 'loading');
   test.equal(all(stage.pass(30_000), 'recall').length, 0);
+  test.end();
+});
+
+t.test('B31: time is counted from the sending, whenever an answer comes: of a grant until it is recalled, of a command until it is taken back', (test) => {
+  const { grantConfirmMs, commandAnswerMs } = defaultLimits;
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const lost = stage.granted(worker, 'a', 9 * GiB);
+  stage.pass(grantConfirmMs - 2_000);
+  // It is heard, and its card is read: nothing begins anew.
+  stage.sample();
+  stage.send({ type: 'floor_measured', generation: worker, device: card0, bytes: 0 });
+  stage.send({ type: 'heartbeat', generation: worker, reserved: [] });
+  test.equal(all(stage.pass(1_750), 'recall').length, 0, 'not a moment before');
+  test.equal(only(stage.pass(500), 'recall').lease, lost, 'ten seconds after it was sent, not eighteen');
+
+  const other = new Stage();
+  other.card();
+  const owner = other.worker();
+  const lease = other.resident(owner, 'b', 14 * GiB);
+  other.pass(20_000);
+  const move = only(other.ask(other.session('holder'), 'c', 12 * GiB, { deadlineMs: 120_000 }).effects, 'move');
+  test.ok(move.expiresMs <= commandAnswerMs, 'it is good for no longer than is waited for it');
+  other.pass(commandAnswerMs - 1_000);
+  other.use(owner, lease, 0);
+  other.send({ type: 'heartbeat', generation: owner, reserved: [] });
+  test.equal(all(other.pass(750), 'cancel_command').length, 0);
+  test.equal(only(other.pass(500), 'cancel_command').command, move.command, 'what it says of itself meanwhile gives it no more time');
   test.end();
 });
 
