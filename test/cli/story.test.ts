@@ -17,7 +17,9 @@ function told(name: string, data: object, colour = false): string | null {
 t.test('what a person should know of has a line', async (t) => {
   const cases: readonly (readonly [name: string, data: object, line: string])[] = [
     ['loaded', { residentBytes: 9.4 * MiB, loadMs: 55 }, 'facts loaded on GPU-5f3c9a1e: 9.4 MiB in 55 ms'],
-    ['loaded', { residentBytes: 9.4 * MiB, loadMs: null }, 'facts loaded on GPU-5f3c9a1e: 9.4 MiB in -'],
+    ['loaded', { residentBytes: 9.4 * MiB, loadMs: null }, 'facts loaded on GPU-5f3c9a1e: 9.4 MiB'],
+    ['loaded', { residentBytes: 0, loadMs: 55 }, 'facts loaded on GPU-5f3c9a1e in 55 ms'],
+    ['evicted', { freedBytes: 0, reason: 'asked for' }, 'facts put away (asked for)'],
     ['evicted', { freedBytes: 9 * MiB, reason: 'room for sums' }, 'facts put away: 9.0 MiB of GPU-5f3c9a1e free again (room for sums)'],
     ['leaving_slowly', { why: 'facts (s19) was asked to leave 4 s ago and has not answered' }, 'facts (s19) was asked to leave 4 s ago and has not answered'],
     ['eviction_failed', { why: 'the move took too long' }, 'facts could not be put away (the move took too long)'],

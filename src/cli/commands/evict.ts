@@ -6,7 +6,7 @@ import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
 import { createStatusLine, noStatusLine } from '../terminal/progress.js';
 import { formatBytes } from '../terminal/size-format.js';
-import { copiesOf, tellCopies } from './copies.js';
+import { copiesOf, tellCopies, type Copies } from './copies.js';
 import { findModel } from './model-reference.js';
 import { withModel } from './with-model.js';
 
@@ -31,6 +31,7 @@ export async function evict(context: CommandContext, args: readonly unknown[], o
     // What is refused, or done at once, has waited for nothing.
     const waits = setTimeout(() => { status.show(`waiting for the calls of ${model} to end and its bytes to be free`, null); }, waitShownMs);
     try {
+      const { own } = await copiesOf(orchestrator, model);
       const evicting = orchestrator.evict(model, { target: options.park === true ? 'host' : 'none', ...(deadlineMs === undefined ? {} : { deadlineMs }) });
       const freedBytes = await unlessAborted(evicting, signal);
       clearTimeout(waits);
@@ -38,7 +39,7 @@ export async function evict(context: CommandContext, args: readonly unknown[], o
       const alsoLoaded = freedBytes === 0 ? (await copiesOf(orchestrator, model)).alsoLoaded : [];
       if (json) writeJson(io, { model, freedBytes, alsoLoaded });
       else {
-        writeLine(io, freedBytes === 0 ? `${model} held nothing on a card.` : `${model} put away: ${formatBytes(freedBytes)} confirmed free.`);
+        writeLine(io, freedBytes === 0 ? nothingFreed(model, own) : `${model} put away: ${formatBytes(freedBytes)} confirmed free.`);
         tellCopies(io, alsoLoaded, 'evict it');
       }
     } finally {
@@ -61,6 +62,12 @@ async function evictAll(context: CommandContext, options: EvictOptions): Promise
     else for (const { model, freedBytes, stayed } of models) writeLine(io, stayed === null ? `${model} put away: ${formatBytes(freedBytes)} confirmed free.` : `${model} stays: ${stayed.message}`);
     return models.every(({ stayed }) => stayed === null) ? exitCodes.done : exitCodes.failed;
   }));
+}
+
+/** It was not loaded, or was in the machine's memory alone. */
+function nothingFreed(model: string, own: Copies['own']): string {
+  const hostBytes = own.reduce((sum, { hostChargedBytes }) => sum + (hostChargedBytes ?? 0), 0);
+  return hostBytes === 0 ? `${model} held nothing on a card.` : `${model} put away: it held nothing on a card, and ${formatBytes(hostBytes)} of the machine's memory.`;
 }
 
 /** Leaving early does not undo an eviction: the broker carries it through. */

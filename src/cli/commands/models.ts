@@ -4,9 +4,8 @@ import type { LedgerState, ServedModel } from '../../orchestrator/types.js';
 import { withOrchestrator, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
 import { reportError, writeJson, writeLine } from '../report.js';
-import { formatBytes } from '../terminal/size-format.js';
 import { renderTable, tableColumns } from '../terminal/table.js';
-import { layersText } from '../views/ledger-view.js';
+import { chargedText, layersText } from '../views/ledger-view.js';
 import { copiesIn } from './copies.js';
 
 export async function models(context: CommandContext, _args: readonly unknown[] = [], options: { readonly pulled?: boolean } = {}): Promise<number> {
@@ -31,7 +30,7 @@ function show({ io, json, palette }: CommandContext, served: readonly ServedMode
     return;
   }
   const rows = served.map(({ name, aliases, engine, contextTokens, source, key }) => {
-    const held = leases(key).map(({ state, chargedBytes, pinned, layers }) => `${state}, ${formatBytes(chargedBytes)}${layers === null ? '' : `, ${layersText(layers)}`}${pinned ? ', pinned' : ''}`);
+    const held = leases(key).map((lease) => `${lease.state}, ${chargedText(lease)}${lease.layers === null ? '' : `, ${layersText(lease.layers)}`}${lease.pinned ? ', pinned' : ''}`);
     const copies = ledger === null ? [] : copiesIn(ledger, key, served).alsoLoaded.map((copy) => `another copy: ${copy}`);
     return [name, aliases.join(', '), engine, String(contextTokens), [...held, ...copies].join('; ') || '-', source];
   });

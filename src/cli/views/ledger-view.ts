@@ -47,6 +47,11 @@ function cardCell(state: LedgerState, device: string): readonly string[] {
   return state.cards.length > 1 ? [shortDevice(device)] : [];
 }
 
+/** Of its card; of the machine's memory where it holds nothing of a card: a model on the CPU, or a parked one. */
+export function chargedText({ chargedBytes, hostChargedBytes }: Pick<LeaseView, 'chargedBytes' | 'hostChargedBytes'>): string {
+  return chargedBytes === 0 && hostChargedBytes !== null && hostChargedBytes > 0 ? `${formatBytes(hostChargedBytes)} of memory` : formatBytes(chargedBytes);
+}
+
 function leases(state: LedgerState, { names, tableColumns, palette }: LedgerViewOptions): string[] {
   if (state.leases.length === 0) return [palette.dim('No model is loaded.')];
   const heads: readonly Column[] = [
@@ -54,7 +59,7 @@ function leases(state: LedgerState, { names, tableColumns, palette }: LedgerView
     { title: 'RESIDENT', align: 'right' }, { title: 'CALLS', align: 'right' }, { title: 'IDLE', align: 'right' }, { title: 'BY' },
   ];
   const rows = state.leases.map((lease) => [
-    names.model(lease.model), ...cardCell(state, lease.device), leaseState(lease, state.leases), formatBytes(lease.chargedBytes),
+    names.model(lease.model), ...cardCell(state, lease.device), leaseState(lease, state.leases), chargedText(lease),
     formatBytes(lease.residentBytes), String(lease.inFlight), lease.inFlight > 0 ? '-' : formatMs(lease.idleMs), shortGeneration(lease.generation),
   ]);
   return renderTable(heads, rows, tableColumns, palette);

@@ -58,6 +58,11 @@ class Facts {
     return this.text('pids') === '' ? '' : ` (pid ${this.text('pids')})`;
   }
 
+  /** `figure` after a word; nothing where it says nothing, as on a CPU, or of a load that nobody timed. */
+  after(word: string, figure: string, nothing: string, then = ''): string {
+    return figure === nothing ? '' : `${word}${figure}${then}`;
+  }
+
   /** ` (why)`, or nothing. */
   because(field: string): string {
     return this.text(field) === '' ? '' : ` (${this.text(field)})`;
@@ -68,8 +73,8 @@ class Facts {
 const routineEnds: readonly string[] = ['idle', 'evicted', 'unawaited', 'shutdown'];
 
 const lines: Readonly<Record<string, (facts: Facts) => Line>> = {
-  loaded: (facts) => ['plain', `${facts.who} loaded on ${facts.card}${facts.layers}: ${facts.bytes('residentBytes')} in ${facts.ms('loadMs')}`],
-  evicted: (facts) => ['plain', `${facts.who} put away: ${facts.bytes('freedBytes')} of ${facts.card} free again${facts.because('reason')}`],
+  loaded: (facts) => ['plain', `${facts.who} loaded on ${facts.card}${facts.layers}${facts.after(': ', facts.bytes('residentBytes'), '0')}${facts.after(' in ', facts.ms('loadMs'), '-')}`],
+  evicted: (facts) => ['plain', `${facts.who} put away${facts.after(': ', facts.bytes('freedBytes'), '0', ` of ${facts.card} free again`)}${facts.because('reason')}`],
   eviction_failed: (facts) => ['warn', `${facts.who} could not be put away${facts.because('why')}`],
   leaving_slowly: (facts) => ['warn', facts.text('why')],
   denied: (facts) => ['warn', `${facts.who} denied, ${facts.text('code')}: ${facts.text('why')}`],

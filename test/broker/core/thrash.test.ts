@@ -64,7 +64,7 @@ t.test('two models that put each other away are named, with how often, for how l
   t.strictSame(view?.models.map(({ loadMs }) => Math.round(loadMs / 100)), [80, 40]);
   for (const model of ['a', 'b']) {
     const record = explainRecords(pair.stage.core, { model }).find(({ verdict }) => verdict === 'thrashing');
-    t.match(record?.text, /thrashes: 40 % of the last 30 s went into loading again what had been put away for each other: a \(2 times, 8\.0 s\), b \(once, 4\.0 s\); 6\.8 GiB are lacking/);
+    t.match(record?.text, /thrashes: 40 % of the last 30 s went into loading again what had been put away for each other: a \(2 times, 8 s\), b \(once, 4 s\); 6\.8 GiB are lacking/);
   }
   t.equal(pair.stage.counter('thrashes'), 1);
   pair.turn();
