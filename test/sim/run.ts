@@ -73,7 +73,8 @@ class Run {
       demand.start();
       new Mischief(world).start();
       world.runUntil(Infinity, () => world.shell.steps >= options.steps || this.isBroken());
-      firstSteps = world.shell.steps;
+      // What the moment of the last one causes besides counts to what follows.
+      firstSteps = Math.min(options.steps, world.shell.steps);
       if (!this.isBroken()) stuck = this.settle(demand);
     } catch (error) {
       this.auditor.violations.push({ rule: ruleOfThrown(error), text: String(error instanceof Error ? (error.stack ?? error.message) : error) });
