@@ -35,7 +35,7 @@ t.test('up', async (t) => {
     t.equal(await ended, 0);
     t.match(io.stdout.text, /\nEnding the workers at once; calls are cut\. Once more, and this process ends without them: they live on for their grace\.\nStopped; every worker has ended\.\n$/);
     t.strictSame([orchestrators[0]?.closed, io.exits], [true, []]);
-    const json = start(['up', '--config', config, '--json', '--log-level', 'silent'], { busy: true, loadMs: 60_000 });
+    const json = start(['up', '--config', config, '--json', '--log-level', 'silent'], { busy: true, loadMs: 300 });
     await json.io.wrote('"event":"up"');
     for (const time of [1, 2, 3]) {
       json.io.stop('SIGINT');
