@@ -43,7 +43,7 @@ export const memoryMutants: readonly Mutant[] = [
     from: 'return mayDrain ? ', to: 'return true ? ',
   },
   {
-    name: 'copies-in-vain', about: 'copies go though there is room', file: 'memory/admission.js',
+    name: 'copies-in-vain', about: 'copies go though there is room', file: 'memory/admission.js', pinnedBy: 'host-needs',
     from: 'const shortBytes = waiter.hostNeedBytes - ownBytes - hostLeavingBytes(core, host);', to: 'const shortBytes = waiter.hostNeedBytes;',
   },
   {
@@ -115,7 +115,7 @@ export const memoryMutants: readonly Mutant[] = [
     from: 'if (fits)\n        setHopeless(core, waiter, false);', to: '',
   },
   {
-    name: 'memory-hold-taken', about: 'what is kept in memory for one is given to whoever asks next', file: 'memory/admission.js',
+    name: 'memory-hold-taken', about: 'what is kept in memory for one is given to whoever asks next', file: 'memory/admission.js', pinnedBy: 'host',
     from: 'waiter.hostNeedBytes <= freeBytes - host.holdBytes + waiter.hostHoldBytes;', to: 'waiter.hostNeedBytes <= freeBytes;',
   },
   {
@@ -131,7 +131,7 @@ export const memoryMutants: readonly Mutant[] = [
     from: "return waiter.kind === 'place' ? ownHostNeed(core, waiter) :", to: 'return true ? ownHostNeed(core, waiter) :',
   },
   {
-    name: 'gang-copies-always', about: 'a gang may keep its copies, whatever room there is', file: 'memory/share.js',
+    name: 'gang-copies-always', about: 'a gang may keep its copies, whatever room there is', file: 'memory/share.js', pinnedBy: 'host-gangs',
     from: 'return freeBytes !== null && wantedBytes <= freeBytes - host.holdBytes + heldBytes;', to: 'return freeBytes !== null;',
   },
   {
