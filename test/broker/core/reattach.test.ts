@@ -322,6 +322,25 @@ t.test('what was finished, or lost, on the way back is told and taken in', async
   t.equal(stage.lease(lease), undefined, 'a model that left meanwhile is gone when it is seen gone');
 });
 
+t.test('the return of a parked model that was granted over a connection that is lost is asked after when its owner has said parked', async (t) => {
+  const stage = new Stage({ limits: { reattachGraceMs: graceMs } });
+  stage.card();
+  const own = stage.worker({ engine: 'python' });
+  const lease = stage.resident(own, 'tales', 4 * GiB, { parkable: true });
+  stage.obey(only(stage.send({ type: 'evict_requested', generation: stage.session(), request: 901, model: 'tales', target: 'host', deadlineMs: 60_000 }), 'move'));
+  stage.report(own, lease, 'parked', 0, { hostBytes: 4 * GiB });
+  only(stage.ask(own, 'tales', 4 * GiB, { lease, parkable: true }).effects, 'grant');
+  stage.send({ type: 'session_closed', generation: own, reason: 'connection reset' });
+  stage.send({ type: 'process_resumed', generation: own });
+  stage.ready(own);
+  t.strictSame(all(announces(stage, [held(0, { lease, state: 'parked', hostBytes: 4 * GiB, parkable: true })], own), 'recall'), [], 'it speaks of the lease: the grant may have reached it');
+  t.equal(stage.chargedBytes(), plusTenth(4 * GiB));
+  const recall = only(stage.pass(11_000), 'recall');
+  t.equal(recall.lease, lease);
+  stage.send({ type: 'recall_answered', generation: own, command: recall.command, lease, begun: false });
+  t.equal(stage.chargedBytes(), 0, 'nothing stays promised to nobody');
+});
+
 t.test('what comes back is a claim, and bounded like any', async (t) => {
   await t.test('a lease that another has, or a name that this broker will give, is not taken', async (t) => {
     const stage = restarted({ recorded: ['worker', 'holder'], heldBytes: GiB });
