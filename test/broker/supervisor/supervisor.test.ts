@@ -237,7 +237,8 @@ t.test('B94: output is drained, cut and bounded, and ready is seen behind a floo
   const obituary = await ended('flood-w1');
   t.ok(obituary.lastLines.length <= 50);
   t.ok(obituary.lastLines.every((line) => line.length < 1_100));
-  t.ok(obituary.lastLines.includes(`${'y'.repeat(1_000)}… [299000 bytes cut]`));
+  // Which of the last lines of two streams came last is nobody's to say: of this one it is that it was handed on.
+  t.ok(told.lines.some(({ line }) => line === `${'y'.repeat(1_000)}… [299000 bytes cut]`));
   t.ok(obituary.lastLines.includes(`${'z'.repeat(1_000)}… [1047576 bytes cut]`), 'also the line that never ended');
   t.equal(told.lines.length, linesWritten);
   await supervisor.close(0);
