@@ -7,12 +7,12 @@
  *   any other range: asked for again, whole.
  */
 import { closeSync, fsyncSync, ftruncateSync, openSync, fstatSync, readSync } from 'node:fs';
-import type { Hash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { finished } from 'node:stream';
 import { LeaseholdError } from '../../../protocol/index.js';
 import { exchange, reasonOf, unreachable, type Answer } from '../hub/exchange.js';
-import { newHash, writeAll } from './hashing.js';
+import { runningHash, type RunningHash } from './hash-behind.js';
+import { writeAll } from './hashing.js';
 import { Control, type TransferOutcome, type TransferTask } from './task.js';
 
 const pieceBytes = 1024 * 1024;
@@ -24,20 +24,26 @@ export async function transfer(task: TransferTask): Promise<TransferOutcome> {
   const stop = new AbortController();
   // Between bytes nobody looks at the counter.
   const watch = setInterval(() => { if (control.stopped) stop.abort(cancelled()); }, stopCheckMs);
+  const run = new Transfer(task, file, control, stop.signal);
   try {
-    return await new Transfer(task, file, control, stop.signal).run();
+    return await run.run();
   } finally {
+    run.close();
     clearInterval(watch);
     closeSync(file);
   }
 }
 
 class Transfer {
-  #hash: Hash;
+  #hash: RunningHash;
   #doneBytes = 0;
 
   constructor(private readonly task: TransferTask, private readonly file: number, private readonly control: Control, private readonly signal: AbortSignal) {
-    this.#hash = newHash(task.hash.algorithm, task.sizeBytes);
+    this.#hash = this.#newHash();
+  }
+
+  close(): void {
+    this.#hash.close();
   }
 
   async run(): Promise<TransferOutcome> {
@@ -45,7 +51,7 @@ class Transfer {
     if (fstatSync(this.file).size > sizeBytes) ftruncateSync(this.file, 0);
     this.#takeIn();
     if (this.#doneBytes === sizeBytes && sizeBytes > 0) {
-      const outcome = this.#judge();
+      const outcome = await this.#judge();
       if (outcome.kind === 'done') return outcome;
       this.#restart();
     }
@@ -58,15 +64,14 @@ class Transfer {
     return refused(answer) ?? await this.#receive(answer);
   }
 
-  /** What is there already, hashed. */
+  /** What is there already. */
   #takeIn(): void {
     const piece = Buffer.allocUnsafe(pieceBytes);
     for (;;) {
       if (this.control.stopped) throw cancelled();
       const read = readSync(this.file, piece, 0, pieceBytes, this.#doneBytes);
       if (read === 0) return;
-      this.#hash.update(piece.subarray(0, read));
-      this.#count(read);
+      this.#count(piece.subarray(0, read));
     }
   }
 
@@ -102,9 +107,8 @@ class Transfer {
         if (this.control.stopped) throw cancelled();
         seenBytes = this.#doneBytes + piece.length;
         if (seenBytes > sizeBytes) return false;
-        this.#hash.update(piece);
         writeAll(this.file, piece, this.#doneBytes);
-        this.#count(piece.length);
+        this.#count(piece);
         return true;
       });
     } catch (error) {
@@ -118,14 +122,14 @@ class Transfer {
       return { kind: 'wrong', what: 'long', actual: `at least ${String(seenBytes)} bytes`, expected: `${String(sizeBytes)} bytes` };
     }
     if (this.#doneBytes < sizeBytes) return { kind: 'wrong', what: 'short', actual: `${String(this.#doneBytes)} bytes`, expected: `${String(sizeBytes)} bytes` };
-    const outcome = this.#judge();
+    const outcome = await this.#judge();
     if (outcome.kind !== 'done') this.#restart();
     return outcome;
   }
 
   /** After it, the bytes are on the disk. */
-  #judge(): TransferOutcome {
-    const hex = this.#hash.digest('hex');
+  async #judge(): Promise<TransferOutcome> {
+    const hex = await this.#hash.digest(this.signal);
     const { hex: expected } = this.task.hash;
     if (hex !== expected) return { kind: 'wrong', what: 'hash', actual: hex, expected };
     try {
@@ -140,14 +144,21 @@ class Transfer {
 
   #restart(): void {
     ftruncateSync(this.file, 0);
-    this.#hash = newHash(this.task.hash.algorithm, this.task.sizeBytes);
+    this.#hash.close();
+    this.#hash = this.#newHash();
     this.#doneBytes = 0;
     this.control.doneBytes = 0;
   }
 
-  #count(bytes: number): void {
-    this.#doneBytes += bytes;
+  #newHash(): RunningHash {
+    const { path, hash, sizeBytes } = this.task;
+    return runningHash(path, hash.algorithm, sizeBytes);
+  }
+
+  #count(piece: Uint8Array): void {
+    this.#doneBytes += piece.length;
     this.control.doneBytes = this.#doneBytes;
+    this.#hash.take(piece, this.#doneBytes);
   }
 }
 
