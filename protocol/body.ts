@@ -41,8 +41,11 @@ const inMap = new Uint8Array(bodyLimits.depthMax + 1);
 /** Where a length or count that follows a token ends, and what it is; set by `readCount`. */
 let countEnd = 0;
 
-/** Null when `body` is one whole value as described above, with nothing after it; else the reason it is not. */
-export function checkBody(body: Uint8Array): string | null {
+/**
+ * The entries of all its maps when `body` is one whole value as described above, with nothing after it; else the reason it
+ * is not. That no key is twice in a map is seen when it has been read: `countEntries` finds fewer then.
+ */
+export function checkBody(body: Uint8Array): number | string {
   const end = body.length;
   if (end === 0) return 'it is empty';
   let at = 0;
@@ -53,7 +56,7 @@ export function checkBody(body: Uint8Array): string | null {
   inMap[0] = 0;
   for (;;) {
     while (left[depth] === 0) {
-      if (depth === 0) return at === end ? null : at > end ? 'it ends early' : 'bytes follow its value';
+      if (depth === 0) return at === end ? entries : at > end ? 'it ends early' : 'bytes follow its value';
       depth -= 1;
     }
     if (at >= end) return 'it ends early';
@@ -82,6 +85,58 @@ export function checkBody(body: Uint8Array): string | null {
       inMap[depth] = kind === map ? 1 : 0;
     }
   }
+}
+
+/** The entries of all maps in a value that was read; as deep as `depthMax` allows. */
+export function countEntries(value: unknown): number {
+  if (typeof value !== 'object' || value === null) return 0;
+  let entries = 0;
+  if (Array.isArray(value)) {
+    for (let index = 0; index < value.length; index++) {
+      const item = value[index] as unknown;
+      if (typeof item === 'object') entries += countEntries(item);
+    }
+    return entries;
+  }
+  const map = value as Readonly<Record<string, unknown>>;
+  // Every message passes here: no list is made. What a program gave to every object is counted, too, and has the body looked at again.
+  for (const key in map) {
+    entries += 1;
+    const inner = map[key];
+    if (typeof inner === 'object') entries += countEntries(inner);
+  }
+  return entries;
+}
+
+/**
+ * The first key that is again in its map, of a body that `checkBody` takes; null where each is there once. `nameOf`: the
+ * string in these bytes of it, as its reader names it.
+ */
+export function doubledKey(body: Uint8Array, nameOf: (from: number, to: number) => string): string | null {
+  let at = 0;
+  const textEnd = (token: number): number => readCount(body, token, at, 0x1f) + countEnd;
+  const inValue = (): string | null => {
+    const token = body[at++] as number;
+    const kind = kinds[token] as number;
+    if (kind >= 0) at += kind;
+    if (kind === text) at = textEnd(token);
+    if (kind !== list && kind !== map) return null;
+    const count = readCount(body, token, at, 0x0f);
+    at = countEnd;
+    const names = new Set<string>();
+    for (let index = 0; index < count; index++) {
+      if (kind === map) {
+        at = textEnd(body[at++] as number);
+        const name = nameOf(countEnd, at);
+        if (names.has(name)) return name;
+        names.add(name);
+      }
+      const found = inValue();
+      if (found !== null) return found;
+    }
+    return null;
+  };
+  return inValue();
 }
 
 /**

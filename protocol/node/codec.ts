@@ -9,7 +9,7 @@
  */
 import type * as Msgpackr from 'msgpackr';
 import * as plain from 'msgpackr/pack';
-import { checkBody, integersInPlace } from '../body.js';
+import { checkBody, countEntries, doubledKey, integersInPlace } from '../body.js';
 import { LeaseholdError } from '../errors.js';
 import { frameHeaderBytes, writeLength } from '../frame.js';
 
@@ -22,6 +22,8 @@ const { Packr, RESERVE_START_SPACE, Unpackr } = plain as unknown as typeof Msgpa
 
 /** As large as the library's own; frames that find room in it share one. */
 const slabBytes = 8 * 1024;
+/** Of a key in an error. */
+const keyCharactersShown = 128;
 
 export interface Codec {
   /** A whole frame: length and body. Lone surrogates in strings become U+FFFD. Throws `input_invalid` for what has no place on the wire. */
@@ -54,15 +56,29 @@ export function createCodec(): Codec {
       return frame.buffer.byteLength > slabBytes ? alone(frame) : frame;
     },
     decode(body) {
-      const reason = checkBody(body);
-      if (reason !== null) return new LeaseholdError('frame_malformed', { reason });
+      const entries = checkBody(body);
+      if (typeof entries === 'string') return new LeaseholdError('frame_malformed', { reason: entries });
       try {
-        return unpackr.unpack(body) as unknown;
+        const value = unpackr.unpack(body) as unknown;
+        return countEntries(value) === entries ? value : doubled(body) ?? value;
       } catch (error) {
         return LeaseholdError.from(error, 'frame_malformed');
       }
     },
   };
+}
+
+/** The library takes the last of two values under one key; a sender that means either is wrong. */
+function doubled(body: Uint8Array): LeaseholdError | null {
+  const bytes = Buffer.from(body.buffer, body.byteOffset, body.length);
+  const key = doubledKey(body, (from, to) => {
+    const name = bytes.toString('utf8', from, to);
+    // The library gives the one the other's name.
+    return name === '__proto__' ? '__proto_' : name;
+  });
+  if (key === null) return null;
+  const field = key.slice(0, keyCharactersShown);
+  return new LeaseholdError('frame_malformed', { reason: `the key ${JSON.stringify(field)} is twice in one map`, field });
 }
 
 function messageType(message: object): string {

@@ -67,6 +67,8 @@ class Reader:
             key = self.value(depth + 1)
             if not isinstance(key, str):
                 raise Malformed("a key is no string")
+            if key in entries:
+                raise Malformed(f"the key {key!r} is twice in one map")
             entries[key] = self.value(depth + 1)
         return entries
 
