@@ -15,7 +15,7 @@ export type SchemaDescription =
   | { readonly kind: 'boolean' }
   | { readonly kind: 'string'; readonly charactersMax: number; readonly pattern: string | null }
   | { readonly kind: 'choice'; readonly of: readonly string[] }
-  | { readonly kind: 'list'; readonly item: SchemaDescription; readonly itemsMax: number }
+  | { readonly kind: 'list'; readonly item: SchemaDescription; readonly itemsMax: number; readonly distinctBy?: string }
   | { readonly kind: 'map'; readonly value: SchemaDescription; readonly entriesMax: number }
   | { readonly kind: 'object'; readonly fields: Readonly<Record<string, SchemaDescription>> }
   | { readonly kind: 'nullable'; readonly inner: SchemaDescription }
@@ -109,16 +109,26 @@ export function choice<const W extends string>(...of: readonly W[]): RequiredSch
   );
 }
 
-export function list<T>(item: Schema<T>, itemsMax: number): RequiredSchema<readonly T[]> {
-  return schema({ kind: 'list', item: item.description, itemsMax }, (value, path) => {
+/** `distinctBy`: a field of text that no two of its items have alike. */
+export function list<T>(item: Schema<T>, itemsMax: number, distinctBy?: keyof T & string): RequiredSchema<readonly T[]> {
+  return schema({ kind: 'list', item: item.description, itemsMax, ...(distinctBy === undefined ? {} : { distinctBy }) }, (value, path) => {
     if (!Array.isArray(value)) return { path, expected: 'a list' };
     if (value.length > itemsMax) return { path, expected: `a list of at most ${String(itemsMax)} items` };
     for (let index = 0; index < value.length; index++) {
       const fault = item.check(value[index], '');
       if (fault !== null) return within(`${path}[${String(index)}]`, fault);
     }
-    return null;
+    return distinctBy === undefined || value.length < 2 ? null : doubleIn(value as readonly T[], distinctBy, path);
   });
+}
+
+function doubleIn<T>(items: readonly T[], field: keyof T & string, path: string): SchemaFault | null {
+  const seen = new Set<unknown>();
+  for (const [index, { [field]: own }] of items.entries()) {
+    if (seen.has(own)) return { path: `${path}[${String(index)}].${field}`, expected: `another than that of an item before it: ${JSON.stringify(own)} is there twice` };
+    seen.add(own);
+  }
+  return null;
 }
 
 /** Longest key of a map, in UTF-16 units. */

@@ -60,7 +60,7 @@ function valueText(field, names) {
   switch (field.kind) {
     case 'nullable': return `${valueText(field.inner, names)} or null`;
     case 'optional': return `may be left out; ${valueText(field.inner, names)}`;
-    case 'list': return `list of at most ${grouped(field.itemsMax)}: ${valueText(field.item, names)}`;
+    case 'list': return `list of at most ${grouped(field.itemsMax)}${field.distinctBy === undefined ? '' : `, each \`${field.distinctBy}\` once`}: ${valueText(field.item, names)}`;
     case 'map': return `map of at most ${grouped(field.entriesMax)}: ${valueText(field.value, names)}`;
     case 'object': return 'map';
     default: return scalarText(field);

@@ -12,7 +12,7 @@ import {
 } from '../schema.js';
 import { message, type MessageOf } from './define.js';
 import {
-  admissionNumbers, deviceReading, deviceUuid, explainId, floorReading, generationId, hostNeed, leaseId, leasePart, modelKey, modelPolicy,
+  admissionNumbers, deviceReading, deviceUuid, explainId, floorReading, generationId, hostNeed, leaseId, leaseParts, modelKey, modelPolicy,
   gangName, modelState, newModels, requestClass, reservedReading, residencyState, shortText,
 } from './shared.js';
 
@@ -62,12 +62,12 @@ export const controlMessages = {
     /** Path of the unix socket of its data plane. */
     dataSocket: string(256),
     /** What the process costs on each card before any model, measured by itself; empty when unknown. */
-    floors: list(floorReading(), 64),
+    floors: list(floorReading(), 64, 'device'),
   }, ['ok', 'error']),
   heartbeat: message('I live. Sent apart from any call.', peers, {
     atUs: timeUs(),
     /** Instantaneous figures, never a high-water mark (R54). Self-accounting only: judges no other process. */
-    reserved: list(reservedReading(), 64),
+    reserved: list(reservedReading(), 64, 'device'),
     inFlight: count(),
     loopDelayMs: durationMs(),
   }),
@@ -129,7 +129,7 @@ export const controlMessages = {
     device: deviceUuid(),
     /** Null: a new lease. Else the lease that these parts extend (a further or larger context). */
     lease: nullable(leaseId()),
-    parts: list(leasePart(), 1_024),
+    parts: leaseParts(),
     /** Highest total while loading, when above the sum of parts. */
     peakBytes: bytes(),
     class: requestClass(),
@@ -198,7 +198,7 @@ export const controlMessages = {
     residentBytes: bytes(),
     hostBytes: bytes(),
     /** Measured sizes after a load; trues the lease up (D11). */
-    parts: nullable(list(leasePart(), 1_024)),
+    parts: nullable(leaseParts()),
     loadMs: nullable(durationMs()),
   }, ['ok', 'error']),
   in_use: message('Calls on a model: an absolute count, not a difference.', peers, {
@@ -211,9 +211,9 @@ export const controlMessages = {
   resize_lease: message('Growth while tokens flow: granted or denied, never waits. Bytes 0 drops a part.', peers, {
     id: id(),
     lease: leaseId(),
-    parts: list(leasePart(), 1_024),
+    parts: leaseParts(),
     /** The other leases of its gang, as they are to be: all are changed or none is. */
-    also: optional(list(object({ lease: leaseId(), parts: list(leasePart(), 1_024) }), 63)),
+    also: optional(list(object({ lease: leaseId(), parts: leaseParts() }), 63)),
   }, ['grant', 'deny', 'error']),
   release_lease: message('I am done with this lease; what it held is, or is about to be, given back.', peers, {
     lease: leaseId(),

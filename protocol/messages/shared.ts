@@ -29,6 +29,8 @@ export const leasePart = () =>
     upFront: boolean(),
   });
 export type LeasePart = Infer<ReturnType<typeof leasePart>>;
+/** The parts of one lease: a name means one of them. */
+export const leaseParts = () => list(leasePart(), 1_024, 'name');
 
 /** Where a model stands, as the one process that knows says it. */
 export const residencyState = () =>
@@ -87,7 +89,7 @@ export const leaseTerms = () =>
     /** As last granted, headroom included. */
     chargedBytes: bytes(),
     /** Measured where they have been, else as asked for. */
-    parts: list(leasePart(), 1_024),
+    parts: leaseParts(),
     class: requestClass(),
     policy: modelPolicy(),
     /** One of several leases of this model that come and go together: the name that they were asked for under, and how many they are. Left out: it is alone. */

@@ -4,6 +4,7 @@ import { misdirected, takeOrder, type Line, type Orders } from '../../protocol/n
 import { defaultPolicy } from './default-policy.js';
 import { answerGraceMs, patiently } from './silence.js';
 import { HeldLease, type EvictHandler } from './held-lease.js';
+import { checkParts } from './measured.js';
 
 export { HeldLease, type EvictAnswer, type EvictHandler, type EvictOrder, type Measured } from './held-lease.js';
 
@@ -184,8 +185,9 @@ export class Holdings {
   }
 }
 
-/** Throws `bytes_invalid` also for a lease of nothing: no bytes on a card, and none of the machine's memory. */
+/** Throws `bytes_invalid` also for a lease of nothing: no bytes on a card, and none of the machine's memory; `input_invalid` for parts that are none, or two of one name. */
 function partsOf(options: HoldOptions): readonly LeasePart[] {
+  if (options.parts !== undefined) checkParts(options.parts);
   const { host, peakBytes = 0 } = options;
   const minimum = Math.max(peakBytes, host?.neededBytes ?? 0, host?.copyBytes ?? 0, host?.peakBytes ?? 0) > 0 ? 0 : 1;
   const bytes = options.parts === undefined ? (options.bytes ?? Number.NaN) : options.parts.reduce((sum, part) => sum + part.bytes, 0);

@@ -4,7 +4,7 @@
  * it would ride on the next heartbeat, whose refusal ends the session and with
  * it every lease of the process.
  */
-import { LeaseholdError, bytes, durationMs, leasePart, list, object, optional, type LeasePart, type Schema } from '../../protocol/index.js';
+import { LeaseholdError, bytes, durationMs, leaseParts, object, optional, type LeasePart, type Schema } from '../../protocol/index.js';
 
 export interface Measured {
   readonly residentBytes: number;
@@ -20,7 +20,7 @@ export type EvictAnswer =
   | 'busy'
   | 'unsupported';
 
-const parts = list(leasePart(), 1_024);
+const parts = leaseParts();
 const measured = object({ residentBytes: bytes(), hostBytes: optional(bytes()), parts: optional(parts), loadMs: optional(durationMs()) });
 const left = object({ residentBytes: bytes(), hostBytes: optional(bytes()) });
 

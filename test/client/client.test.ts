@@ -299,6 +299,11 @@ t.test('a holder', async (t) => {
     t.match(await lease.resize([{ name: 'held', kind: 'other', bytes: 9_000, upFront: false }]).catch((error: unknown) => error), { code: 'resize_denied', details: { couldHaveBytes: '5000', model: 'm' } });
     t.equal(lease.chargedBytes, 4_000);
     for (const bytes of [-1, 1.5, Number.NaN, 2 ** 53]) t.equal(await codeOf(holder.holdLease({ model: 'n', device: 'SIM-a', bytes, onEvict: () => 'busy' })), 'bytes_invalid');
+    const twice = ['held', 'other', 'held'].map((name) => ({ name, kind: 'other' as const, bytes: 1_000, upFront: false }));
+    const refused = { code: 'input_invalid', message: /parts:? ?\[2\]\.name: it must be another than that of an item before it: "held" is there twice/ };
+    await t.rejects(holder.holdLease({ model: 'n', device: 'SIM-a', parts: twice, onEvict: () => 'busy' }), refused, 'two parts of one name are no lease');
+    await t.rejects(lease.resize(twice), refused);
+    await t.rejects(lease.loaded({ residentBytes: 1, parts: twice }), refused);
     t.equal(broker.all('request_vram_budget').length, 1);
     await holder.close();
   });

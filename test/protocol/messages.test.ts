@@ -140,6 +140,14 @@ t.test('validation', async (t) => {
     const error = validateMessage('control', { type: 'evicted', id: 1, freedBytes: -1 });
     t.equal((error as LeaseholdError).message, 'evicted.freedBytes must be an integer from 0 to 9007199254740991 (bytes).');
   });
+  t.test('what has a name in its list has it there once: each part of a lease, each card of a reading', async (t) => {
+    const text = JSON.stringify(planes.control);
+    t.equal([...text.matchAll(/"distinctBy":"name"/g)].length, [...text.matchAll(/"upFront":/g)].length, 'every list of parts');
+    t.equal([...text.matchAll(/"distinctBy":"device"/g)].length, [...text.matchAll(/"(floors|reserved)":\{/g)].length, 'floors and what is reserved');
+    const { message } = vectorsOf('control').find(({ name }) => name === 'resize_lease: a gang, all or none')!;
+    const twice = { ...message, also: [{ lease: 'b-l2', parts: ['context:1', 'context:2', 'context:1'].map((name) => ({ name, kind: 'context', bytes: 1, upFront: true })) }] };
+    t.equal((validateMessage('control', twice) as LeaseholdError).message, 'resize_lease.also[0].parts[2].name must be another than that of an item before it: "context:1" is there twice.');
+  });
   t.test('no field shares its name with what every object has', async (t) => {
     const names = [...JSON.stringify(planes).matchAll(/"(\w+)":\{"kind"/g)].map((match) => match[1] ?? '');
     t.ok(names.length > 100);
@@ -164,6 +172,7 @@ function* breakages(description: SchemaDescription, value: unknown, path: string
       for (const [index, item] of items.entries()) {
         for (const [where, broken] of breakages(description.item, item, `${path}[${String(index)}]`)) yield [where, replaced(items, index, broken)];
       }
+      if (description.distinctBy !== undefined && items.length > 0) yield [`${path}[${String(items.length)}].${description.distinctBy}`, [...items, items[0]]];
       yield* wrong(path, ['x', 7, null, {}, new Array(description.itemsMax + 1).fill(items[0])]);
       return;
     }
