@@ -1,7 +1,9 @@
 // A file's hash, taken while it is being written: by its own thread when it is large.
+import { execFile } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { closeSync, openSync, truncateSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
 import { runningHash, type RunningHash } from '../../src/models/staging/hash-behind.js';
 
@@ -60,4 +62,15 @@ t.test('one that was closed leaves no thread behind', async (t) => {
   const { hash } = written(t, largeBytes);
   hash.close();
   await t.rejects(hash.digest(never), { message: /ended/ });
+});
+
+t.test('its thread loads nothing that the process was told to load first', async (t) => {
+  const first = 'data:text/javascript,console.log(1)';
+  const hashes = `
+    import { runningHash } from ${JSON.stringify(new URL('../../src/models/staging/hash-behind.js', import.meta.url).href)};
+    const hash = runningHash(process.execPath, 'sha256', ${String(largeBytes)});
+    hash.take(Buffer.alloc(0), 1);
+    console.log(await hash.digest(new AbortController().signal));`;
+  const { stdout } = await promisify(execFile)(process.execPath, ['--import', first, '--input-type=module', '-e', hashes], { env: { ...process.env, NODE_OPTIONS: `--import ${first}` } });
+  t.strictSame(stdout.split('\n'), ['1', createHash('sha256').update('\x7f').digest('hex'), '']);
 });

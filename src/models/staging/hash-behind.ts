@@ -56,7 +56,12 @@ class HashBehind implements RunningHash {
   #doneBytes = 0;
 
   constructor(task: Omit<HashBehindTask, 'written'>) {
-    this.#thread = new Worker(new URL('./hash-behind-thread.js', import.meta.url), { workerData: { ...task, written: this.#written } satisfies HashBehindTask });
+    this.#thread = new Worker(new URL('./hash-behind-thread.js', import.meta.url), {
+      workerData: { ...task, written: this.#written } satisfies HashBehindTask,
+      // What the process was told to load first (tracers, loaders of tests) is not for this thread.
+      execArgv: [],
+      env: { ...process.env, NODE_OPTIONS: '' },
+    });
     this.#result = resultOf(this.#thread);
     // Who asks for it hears of a failure; who closes it first need not.
     this.#result.catch(() => undefined);
