@@ -11,7 +11,7 @@ import type { IncomingMessage } from 'node:http';
 import { finished } from 'node:stream';
 import { LeaseholdError } from '../../../protocol/index.js';
 import { exchange, reasonOf, unreachable, type Answer } from '../hub/exchange.js';
-import { runningHash, type RunningHash } from './hash-behind.js';
+import { runningHash, type RunningHash } from './running-hash.js';
 import { writeAll } from './hashing.js';
 import { Control, type TransferOutcome, type TransferTask } from './task.js';
 
@@ -24,11 +24,11 @@ export async function transfer(task: TransferTask): Promise<TransferOutcome> {
   const stop = new AbortController();
   // Between bytes nobody looks at the counter.
   const watch = setInterval(() => { if (control.stopped) stop.abort(cancelled()); }, stopCheckMs);
-  const run = new Transfer(task, file, control, stop.signal);
+  const attempt = new Transfer(task, file, control, stop.signal);
   try {
-    return await run.run();
+    return await attempt.run();
   } finally {
-    run.close();
+    attempt.close();
     clearInterval(watch);
     closeSync(file);
   }

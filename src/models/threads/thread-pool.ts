@@ -6,6 +6,7 @@
 import { fileURLToPath } from 'node:url';
 import type { Transferable } from 'node:worker_threads';
 import type { Piscina } from 'piscina';
+import { bareThread } from './bare-thread.js';
 import { Turns } from './turns.js';
 
 export interface ThreadPoolOptions {
@@ -110,9 +111,8 @@ export class ThreadPool<Task, Outcome> {
       // Synchronous waiting would keep a thread from hearing its port.
       atomics: 'disabled',
       recordTiming: false,
-      // What the process was told to load first (tracers, loaders of tests) is not in the bounds of a thread's heap.
-      execArgv: [],
-      env: { ...process.env, NODE_OPTIONS: '' },
+      // The bounds of its heap are for its tasks.
+      ...bareThread(),
       resourceLimits: { maxOldGenerationSizeMb: Math.ceil(heapBytesMax / 1024 ** 2), maxYoungGenerationSizeMb: youngHeapMiB },
     });
     // Of a thread without a task: given up in time, it may run out of memory later. Whoever has a task watches as well.

@@ -5,7 +5,7 @@ import { closeSync, openSync, truncateSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
-import { runningHash, type RunningHash } from '../../src/models/staging/hash-behind.js';
+import { runningHash, type RunningHash } from '../../src/models/staging/running-hash.js';
 
 const pieceBytes = 1024 ** 2;
 const largeBytes = 33 * pieceBytes;
@@ -67,7 +67,7 @@ t.test('one that was closed leaves no thread behind', async (t) => {
 t.test('its thread loads nothing that the process was told to load first', async (t) => {
   const first = 'data:text/javascript,console.log(1)';
   const hashes = `
-    import { runningHash } from ${JSON.stringify(new URL('../../src/models/staging/hash-behind.js', import.meta.url).href)};
+    import { runningHash } from ${JSON.stringify(new URL('../../src/models/staging/running-hash.js', import.meta.url).href)};
     const hash = runningHash(process.execPath, 'sha256', ${String(largeBytes)});
     hash.take(Buffer.alloc(0), 1);
     console.log(await hash.digest(new AbortController().signal));`;

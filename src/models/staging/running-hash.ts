@@ -6,6 +6,7 @@
 import type { Hash } from 'node:crypto';
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
+import { bareThread } from '../threads/bare-thread.js';
 import { newHash } from './hashing.js';
 import type { WantedHash } from './task.js';
 
@@ -56,11 +57,9 @@ class HashBehind implements RunningHash {
   #doneBytes = 0;
 
   constructor(task: Omit<HashBehindTask, 'written'>) {
-    this.#thread = new Worker(new URL('./hash-behind-thread.js', import.meta.url), {
+    this.#thread = new Worker(new URL('./running-hash-thread.js', import.meta.url), {
       workerData: { ...task, written: this.#written } satisfies HashBehindTask,
-      // What the process was told to load first (tracers, loaders of tests) is not for this thread.
-      execArgv: [],
-      env: { ...process.env, NODE_OPTIONS: '' },
+      ...bareThread(),
     });
     this.#result = resultOf(this.#thread);
     // Who asks for it hears of a failure; who closes it first need not.

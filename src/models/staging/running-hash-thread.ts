@@ -2,7 +2,7 @@
 import { closeSync, openSync, readSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
 import { newHash } from './hashing.js';
-import type { HashBehindTask } from './hash-behind.js';
+import type { HashBehindTask } from './running-hash.js';
 
 const pieceBytes = 1024 * 1024;
 
