@@ -6,8 +6,8 @@ import { classes } from '../limits.js';
 export const deviceUuid = () => string(96, /^(GPU|MIG|SIM|CPU)-[0-9A-Za-z-]+(\/\d+\/\d+)?$/);
 /** The key of a model: profile id plus the settings that change what is loaded. */
 export const modelKey = () => string(256, /^[^\p{C}]+$/u);
-/** A lease, unique for the life of the machine: `<bootId>-l<n>`. */
-export const leaseId = () => string(64, /^[0-9A-Za-z]+-l\d+$/);
+/** A lease, unique for the life of the machine. It begins with the generation that it was granted to, and is nobody else's: `<generation>-l<n>`, or `<generation>-<bootId>-l<n>` from a later broker. */
+export const leaseId = () => string(128, /^[0-9A-Za-z]+(-[0-9A-Za-z]+)*-l\d+$/);
 /** One start of a process, unique across broker restarts: `<bootId>-w<n>` (spawned) or `<bootId>-s<n>` (attached). */
 export const generationId = () => string(64, /^[0-9A-Za-z]+-[ws]\d+$/);
 /** An explain record: `<bootId>-x<n>`. */

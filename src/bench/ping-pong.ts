@@ -21,7 +21,7 @@ function answer(socket: Socket, kind: PingPongKind, device: string): void {
   const decoder = new FrameDecoder(frameBytesMax);
   const codec = createCodec();
   const fixed = codec.encode(grantFrame(1, device));
-  const releaseBytes = codec.encode(releaseFrame('0123456789ab-l1')).length - frameHeaderBytes;
+  const releaseBytes = codec.encode(releaseFrame('0123456789ab-s1-l1')).length - frameHeaderBytes;
   socket.on('data', (chunk) => {
     for (const body of decoder.push(chunk)) {
       const reply = kind === 'codec' ? toReply(codec, body, device) : body.length === releaseBytes ? null : fixed;
@@ -41,9 +41,9 @@ export async function measurePingPong(path: string, kind: PingPongKind, device: 
   await new Promise<void>((resolve, reject) => socket.once('connect', resolve).once('error', reject));
   const decoder = new FrameDecoder(frameBytesMax);
   const codec = createCodec();
-  const fixed = Buffer.concat([codec.encode(releaseFrame('0123456789ab-l1')), codec.encode(requestFrame(1, device))]);
+  const fixed = Buffer.concat([codec.encode(releaseFrame('0123456789ab-s1-l1')), codec.encode(requestFrame(1, device))]);
   const durations = new Float64Array(rounds);
-  let lease = '0123456789ab-l1';
+  let lease = '0123456789ab-s1-l1';
   const send = (id: number): void => {
     if (kind === 'bytes') {
       socket.write(fixed);

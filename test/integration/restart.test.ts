@@ -3,7 +3,7 @@ import t, { type Test } from 'tap';
 import { createOrchestrator, type HeldLease, type LedgerState, type ModelOptions, type Orchestrator, type OrchestratorOptions } from '../../src/index.js';
 import type { BrokerLoss } from '../../src/orchestrator/index.js';
 import { startHost, type Host } from './host-process.js';
-import { MiB, carriers, eager, engine, fakeSmi, folder, keyOf, leaseOf, lives, quick, refusal, scripted, until, workerPid } from './support.js';
+import { MiB, carriers, eager, engine, fakeSmi, folder, keyOf, leaseOf, lives, peer, quick, refusal, scripted, until, workerPid } from './support.js';
 
 type Given = Omit<OrchestratorOptions, 'models'> & { readonly models: Readonly<Record<string, ModelOptions>> };
 
@@ -239,6 +239,46 @@ t.test('a holder keeps its leases over a restart, and is asked for them as befor
   t.equal(await asked, 'large');
   t.equal(held.orders, 1);
   t.equal(held.lease.held, false);
+});
+
+t.test('a lease is its owner’s over a restart: who names it first is refused, and charged with what it has', async (t) => {
+  const stateFolder = folder(t);
+  const site = await Site.open(t, { models: {}, stateFolder });
+  const device = (await site.ledger()).cards[0]?.device ?? '';
+  const owner = startHost(t, { stateFolder, broker: 'attach', limits: quick, models: {} });
+  await owner.hear('up');
+  owner.tell('lease', String(20 * MiB));
+  const theirs = (await owner.hear('leased'))['lease'] as string;
+  const first = await peer(stateFolder, 'holder');
+  const parts = [{ name: 'weights', kind: 'weights', bytes: 10 * MiB, upFront: true }];
+  const grant = await first.ask({ type: 'request_vram_budget', model: 'mine', device, lease: null, parts, peakBytes: 0, class: 'normal', deadlineMs: 5_000, parkable: false, profilesFreeMemory: false, source: 'declared', policy: { ttlMs: null, pinned: false, exclusive: false }, gang: null });
+  if (grant.type !== 'grant') throw new Error(grant.type);
+  first.say({ type: 'loading', lease: grant.lease });
+  await first.ask({ type: 'card_allocate', device, bytes: 10 * MiB });
+  const told = { type: 'residency', seq: 1, model: 'mine', state: 'resident', residentBytes: 10 * MiB, hostBytes: 0, parts: null, loadMs: 1 };
+  await first.ask({ ...told, lease: grant.lease });
+  const before = (await site.ledger()).leases.find(({ lease }) => lease === theirs);
+
+  process.kill(owner.pid, 'SIGSTOP');
+  await site.restart();
+  t.equal((await refusal(peer(stateFolder, 'holder', before?.generation))).code, 'resume_refused', 'it cannot be the other');
+  const thief = await peer(stateFolder, 'holder', first.generation);
+  const list = await until('it to be asked', () => thief.heard.find((message) => message.type === 'list_models'));
+  const terms = { chargedBytes: 22 * MiB, parts: [{ ...parts[0], bytes: 20 * MiB }], class: 'normal', policy: { ttlMs: null, pinned: false, exclusive: false } };
+  thief.say({ type: 'models', id: (list as { readonly id: number }).id, seq: 1, models: [{ model: 'held', lease: theirs, device, state: 'resident', residentBytes: 10 * MiB, hostBytes: 0, inFlight: 0, parkable: false, terms }] });
+  t.match(await refusal(thief.ask({ ...told, lease: theirs })), { code: 'lease_not_yours', details: { lease: theirs, owner: before?.generation, generation: first.generation } });
+  const ledger = await site.ledger();
+  t.match(ledger.leases, [{ generation: first.generation, residentBytes: 10 * MiB, chargedBytes: 10 * MiB }], 'what it has is charged');
+  t.match(ledger.cards[0]?.closed?.waitsFor, [before?.generation], 'and its owner waited for');
+  t.ok(await until('it to be told to put it away', () => thief.heard.some((message) => message.type === 'model_to_device' && message.lease === ledger.leases[0]?.lease)));
+
+  process.kill(owner.pid, 'SIGCONT');
+  const after = await until('its owner to have it', async () => (await site.ledger()).leases.find(({ lease }) => lease === theirs));
+  t.match(after, { generation: before?.generation, model: 'held', chargedBytes: before?.chargedBytes, residentBytes: 20 * MiB, state: 'resident' });
+  t.match(owner.said.filter(({ event }) => event === 'failed' || event === 'refused'), { length: 0 });
+  owner.tell('close');
+  await owner.hear('closed');
+  thief.channel.end();
 });
 
 t.test('a model over two cards is there on both after a restart, under one name, and streams on', async (t) => {

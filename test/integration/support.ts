@@ -153,7 +153,7 @@ export async function rawPeer(path: string): Promise<RawPeer> {
   return { socket, closed, received: () => Buffer.concat(chunks) };
 }
 
-/** A peer that says whatever it likes: a bare channel, greeted as holder or client. */
+/** A peer that says whatever it likes: a bare channel, greeted as holder or client, or back as the generation that it was. */
 export interface Peer {
   readonly channel: Channel<'control'>;
   readonly generation: string;
@@ -164,7 +164,7 @@ export interface Peer {
   readonly closed: Promise<LeaseholdError>;
 }
 
-export async function peer(stateFolder: string, role: 'holder' | 'client'): Promise<Peer> {
+export async function peer(stateFolder: string, role: 'holder' | 'client', resume: string | null = null): Promise<Peer> {
   const state = readStateFolder(stateFolder);
   if (state === null) throw new Error('there is no state');
   const heard: ControlMessage[] = [];
@@ -175,7 +175,7 @@ export async function peer(stateFolder: string, role: 'holder' | 'client'): Prom
     handlers: { onMessage: (message) => { heard.push(message); }, onClose: (error) => { tellClosed(error); } },
   });
   const welcome = await channel.request(
-    { type: 'hello', protocol: 1, role, spawn: null, proof: roleProof(state.secret, role), pid: process.pid, name: 'a test', resume: null },
+    { type: 'hello', protocol: 1, role, spawn: null, proof: roleProof(state.secret, role), pid: process.pid, name: 'a test', resume },
     { timeoutMs: patienceMs },
   );
   if (welcome.type !== 'welcome') throw new Error(`greeted by ${welcome.type}`);

@@ -119,9 +119,11 @@ function believableFigures(claims: Claims, answer: CommandAnswer, model: string,
 function believableModels(core: Core, event: Of<'models_announced'>): CoreEvent {
   const first = core.processes.get(event.generation)?.devices[0] ?? null;
   const models = event.models.map((state): ModelState => {
-    const device = (state.lease === null ? undefined : core.leases.get(state.lease)?.device) ?? state.device ?? first ?? '';
+    const named = core.leases.get(state.lease ?? '');
+    const own = named?.generation === event.generation ? named : undefined;
+    const device = own?.device ?? state.device ?? first ?? '';
     const claims = new Claims(core, event.generation, device, mostOn(core, device));
-    return { ...state, residentBytes: claims.bytes(`${state.model} resident`, state.residentBytes), hostBytes: claims.bytes(`a host copy of ${state.model}`, state.hostBytes, mostInMemory(core, core.leases.get(state.lease ?? ''))) };
+    return { ...state, residentBytes: claims.bytes(`${state.model} resident`, state.residentBytes), hostBytes: claims.bytes(`a host copy of ${state.model}`, state.hostBytes, mostInMemory(core, own)) };
   });
   return { ...event, models };
 }

@@ -12,7 +12,8 @@ import type { CoreEvent } from '../events.js';
 import { companions } from '../gangs/gang.js';
 import { dropJob, endProcess, strikesMax } from '../eviction/ladder.js';
 import { setCharged, setResident } from './ledger.js';
-import { reindex, setState, setUse, wasLease, watchLoad } from './lease-store.js';
+import { notYours, ownerOf, wasLease } from './lease-id.js';
+import { reindex, setState, setUse, watchLoad } from './lease-store.js';
 import { noteProgress } from './load-progress.js';
 import { modelOf } from '../processes/model.js';
 import { mustCard, mustProcess } from '../must.js';
@@ -38,9 +39,9 @@ export function ownLease(core: Core, event: { readonly generation: string; reado
   const { generation } = event;
   if (process === undefined) {
     emit(core, { type: 'fail', generation, request: event.request ?? null, code: 'generation_stale', details: { generation, current: 'none' } });
-  } else if (event.request !== undefined && lease !== undefined) {
-    const details = { lease: event.lease, owner: lease.generation, generation };
-    emit(core, { type: 'fail', generation, request: event.request, code: 'lease_not_yours', details });
+  } else if (event.request !== undefined) {
+    const refusal = notYours(core, event.lease, generation);
+    if (refusal !== null) emit(core, { type: 'fail', generation, request: event.request, code: refusal.code, details: refusal.details });
   }
   return null;
 }
@@ -280,7 +281,10 @@ function loadSucceeded(core: Core, lease: Lease, loadMs: number | null): void {
 /** Calls inside and queued: an absolute count, never a difference (B80). */
 export function onUseReported(core: Core, event: Extract<CoreEvent, { type: 'use_reported' }>): void {
   const lease = ownLease(core, event);
-  if (lease === null) return;
+  if (lease === null) {
+    strangeUse(core, event);
+    return;
+  }
   if (event.seq <= lease.useSeq) {
     count(core, 'staleReports');
     return;
@@ -289,6 +293,12 @@ export function onUseReported(core: Core, event: Extract<CoreEvent, { type: 'use
   setUse(core, lease, Math.max(0, event.inFlight), Math.max(0, event.queued));
   const process = mustProcess(core, lease.generation);
   if (process.endWhenIdle !== null && !hasCalls(core, process)) terminate(core, process, process.endWhenIdle, 'its last call has ended');
+}
+
+/** Used under a name of its own that was never granted here: whatever that is, it may be in the ledger under another. */
+function strangeUse(core: Core, { generation, lease }: Extract<CoreEvent, { type: 'use_reported' }>): void {
+  const process = core.processes.get(generation);
+  if (process?.returning === false && ownerOf(core, lease) === generation && !wasLease(core, lease)) askModels(core, generation);
 }
 
 /** Done with a lease. What was never begun frees at once (D13); anything else waits to be seen. */
@@ -342,10 +352,10 @@ function loadFailed(core: Core, lease: Lease, code: string, message: string): vo
   failed(core, lease.model, lease.device, code === 'out_of_memory' ? 'anybody' : 'model', reason, msSince(core, lease.grantedUs));
 }
 
-/** A report about a lease that is no more, or never was. */
+/** A report about a lease that is no more, or never was; one about another's has been refused. */
 function strangeReport(core: Core, event: Reported): void {
   const process = core.processes.get(event.generation);
-  if (process === undefined || core.leases.has(event.lease)) return;
+  if (process === undefined || notYours(core, event.lease, event.generation) !== null) return;
   // All that one which is coming back holds is about to be told; what is gone needs no lease.
   if (process.returning || (wasLease(core, event.lease) && event.residentBytes === 0)) {
     emit(core, { type: 'acknowledge', generation: event.generation, request: event.request });

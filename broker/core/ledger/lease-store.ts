@@ -8,6 +8,7 @@ import { companions, strandRest } from '../gangs/gang.js';
 import { closeShare, newShare, rehost } from '../memory/share.js';
 import { detachLease, modelOf } from '../processes/model.js';
 import { must, mustCard } from '../must.js';
+import { nextLeaseId } from './lease-id.js';
 import { dropCharge, newCharge, seatOf, setFlux } from './ledger.js';
 import { considerIdle } from '../processes/idle.js';
 import { countUse } from '../eviction/use-forecast.js';
@@ -17,13 +18,9 @@ const leaseTimers = ['grant_confirm', 'load', 'job', 'release', 'ttl', 'wish', '
 
 export function openLease(core: Core, card: Card, waiter: BudgetWaiter): Lease {
   const { generation, model, gang, exclusive, policy, parkable, profiles, host, request } = waiter;
-  const lease = newLease(core, card, { id: nextLeaseId(core), generation, model, gang, parts: waiter.parts.filter((part) => part.bytes > 0), class: waiter.class, policy, exclusive, parkable, profiles, host, request });
+  const lease = newLease(core, card, { id: nextLeaseId(core, generation), generation, model, gang, parts: waiter.parts.filter((part) => part.bytes > 0), class: waiter.class, policy, exclusive, parkable, profiles, host, request });
   enterLease(core, card, lease);
   return lease;
-}
-
-export function nextLeaseId(core: Core): string {
-  return `${core.options.bootId}-l${String(core.nextLease++)}`;
 }
 
 type Named = Pick<Lease, 'id' | 'generation' | 'model' | 'gang' | 'parts' | 'class' | 'policy' | 'exclusive' | 'parkable' | 'profiles'> & {
@@ -154,14 +151,6 @@ export function closeLease(core: Core, lease: Lease): void {
     detachLease(core, process, lease);
     considerIdle(core, process);
   }
-}
-
-/** A lease of this broker that is no more: its number has been given out. */
-export function wasLease(core: Core, id: string): boolean {
-  const prefix = `${core.options.bootId}-l`;
-  if (!id.startsWith(prefix) || core.leases.has(id)) return false;
-  const number = Number(id.slice(prefix.length));
-  return Number.isSafeInteger(number) && number >= 1 && number < core.nextLease;
 }
 
 /** Calls on a lease changed; keeps what fairness and the TTL need. */

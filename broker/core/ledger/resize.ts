@@ -8,6 +8,7 @@ import { tellGranted, grow } from '../requests/grant.js';
 import { leasableBytesMax } from './headroom.js';
 import { setCharged } from './ledger.js';
 import { ownLease } from './lease-events.js';
+import { notYours } from './lease-id.js';
 import { reindex } from './lease-store.js';
 import { mustCard } from '../must.js';
 import { chargeFor, mergeParts, sumOf } from './need.js';
@@ -29,7 +30,7 @@ interface Change {
 export function onResizeRequested(core: Core, event: Resize): void {
   const lease = ownLease(core, event);
   if (lease === null) {
-    if (core.processes.has(event.generation) && !core.leases.has(event.lease)) unknownLease(core, event, event.lease);
+    if (core.processes.has(event.generation) && notYours(core, event.lease, event.generation) === null) refuseNamed(core, event, event.lease);
     return;
   }
   const changes = changesOf(core, event, lease);
@@ -51,7 +52,7 @@ function changesOf(core: Core, event: Resize, first: Lease): readonly Change[] |
     const lease = core.leases.get(id);
     const isOther = lease === undefined || lease.generation !== event.generation || (lease !== first && (lease.gang === null || lease.gang !== first.gang));
     if (isOther) {
-      unknownLease(core, event, id);
+      refuseNamed(core, event, id);
       return null;
     }
     if (changes.some((change) => change.lease === lease)) {
@@ -69,8 +70,9 @@ function changesOf(core: Core, event: Resize, first: Lease): readonly Change[] |
   return changes;
 }
 
-function unknownLease(core: Core, event: Resize, lease: string): void {
-  emit(core, { type: 'fail', generation: event.generation, request: event.request, code: 'lease_unknown', details: { lease } });
+function refuseNamed(core: Core, event: Resize, lease: string): void {
+  const { code, details } = notYours(core, lease, event.generation) ?? { code: 'lease_unknown', details: { lease } };
+  emit(core, { type: 'fail', generation: event.generation, request: event.request, code, details });
 }
 
 function apply(core: Core, { lease, parts, sumBytes }: Change): void {

@@ -10,6 +10,7 @@ import { enterGang, firstMember, gangFault, gatheringGang, loneMemberFault, spoi
 import { grantBudget } from './grant.js';
 import { isBytes, leasableBytesMax, withHeadroom } from '../ledger/headroom.js';
 import { wrongHostBytes } from '../memory/share.js';
+import { notYours } from '../ledger/lease-id.js';
 import { hostHasRoom, refuseHost } from '../memory/admission.js';
 import { wasUseful } from '../processes/idle.js';
 import { asksNothing, capacityBytes, extendedLease, needOf, neverText, shownNeed, sumOf, wholeFloorBytes, wholeNeedBytes } from '../ledger/need.js';
@@ -75,14 +76,13 @@ function refuseBudget(core: Core, event: BudgetRequested, process: Process, card
 
 function refuseLease(core: Core, event: BudgetRequested): Refusal | null {
   if (event.lease === null) return null;
+  const refusal = notYours(core, event.lease, event.generation);
+  if (refusal !== null) return refusal;
   const lease = core.leases.get(event.lease);
   // Not told of yet: the request waits with its card.
   if (lease === undefined && core.processes.get(event.generation)?.returning === true) return null;
   if (lease === undefined || lease.device !== event.device || lease.model !== event.model) {
     return { code: 'lease_unknown', details: { lease: event.lease }, text: `there is no lease ${event.lease} of ${event.model} on ${event.device}` };
-  }
-  if (lease.generation !== event.generation) {
-    return { code: 'lease_not_yours', details: { lease: lease.id, owner: lease.generation, generation: event.generation }, text: `lease ${lease.id} belongs to ${lease.generation}` };
   }
   // Being parked, or parked and its old bytes not yet seen gone: a return of the whole model waits until they are.
   const parks = lease.release?.then === 'parked' || (lease.job?.phase === 'moving' && lease.job.rung === 'park');

@@ -8,7 +8,8 @@ import { chargeFloor } from '../ledger/floors.js';
 import { isBytes } from '../ledger/headroom.js';
 import { reportShare } from '../memory/share.js';
 import { giveBack, recall } from '../ledger/lease-events.js';
-import { enterLease, newLease, nextLeaseId, setState, wasLease } from '../ledger/lease-store.js';
+import { nextLeaseId, notYours, ownerOf, wasLease } from '../ledger/lease-id.js';
+import { enterLease, newLease, setState, setUse } from '../ledger/lease-store.js';
 import { setCharged, setResident } from '../ledger/ledger.js';
 import { attachLease } from '../processes/model.js';
 import { mustLease } from '../must.js';
@@ -68,6 +69,8 @@ function reconcile(core: Core, process: Process, lease: Lease, state: ModelState
   if (process.returning && lease.state === 'granted' && state.state !== 'parked') setState(core, lease, 'loading');
   if (process.returning && lease.state === 'quarantined') setState(core, lease, state.state === 'parked' ? 'parked' : 'resident');
   lease.residency = state.state;
+  // What its owner says of its use goes by another name, and reaches it only here.
+  if (state.lease !== lease.id) setUse(core, lease, state.inFlight, 0);
   reportShare(core, lease, state.hostBytes, state.state);
   if (lease.state === 'granted' || lease.release !== null || lease.state === 'quarantined' || !isBytes(state.residentBytes)) return;
   setResident(core, lease.charge, state.residentBytes);
@@ -94,7 +97,8 @@ function adopt(core: Core, process: Process, state: ModelState): Lease | null {
   reportShare(core, lease, state.hostBytes, 'resident');
   const known = lease.id === state.lease;
   publish(core, 'overshoot', { lease: lease.id, model: lease.model, generation: process.generation, device: card.device, bytes: state.residentBytes });
-  const how = known ? 'under a lease that had ended; it is charged again' : 'without a lease; charged, and to be unloaded';
+  const refused = state.lease === null ? null : notYours(core, state.lease, process.generation);
+  const how = known ? 'under a lease that had ended; it is charged again' : `without a lease${refused === null ? '' : ` (${refused.text})`}; charged, and to be unloaded`;
   explain(core, {
     verdict: 'overshoot', text: `${process.generation} holds ${inWords(state.residentBytes)} of ${state.model} ${how}`,
     generation: process.generation, model: state.model, device: card.device,
@@ -106,11 +110,11 @@ function adopt(core: Core, process: Process, state: ModelState): Lease | null {
 }
 
 function strayLease(core: Core, card: Card, process: Process, state: ModelState): Lease {
-  const ended = state.lease !== null && wasLease(core, state.lease) ? state.lease : null;
+  const ended = state.lease !== null && wasLease(core, state.lease) && ownerOf(core, state.lease) === process.generation ? state.lease : null;
   const parts = [{ name: 'announced', kind: 'other', bytes: state.residentBytes, upFront: true }] as const;
   const policy = { ttlMs: null, pinned: false, exclusive: false };
   return {
-    ...newLease(core, card, { id: ended ?? nextLeaseId(core), generation: process.generation, model: state.model, gang: null, parts, class: 'background', policy, exclusive: false, parkable: state.parkable, profiles: false, host: null, request: null }),
+    ...newLease(core, card, { id: ended ?? nextLeaseId(core, process.generation), generation: process.generation, model: state.model, gang: null, parts, class: 'background', policy, exclusive: false, parkable: state.parkable, profiles: false, host: null, request: null }),
     state: 'loading', residency: state.state, inFlight: state.inFlight, pinned: false,
   };
 }

@@ -1,4 +1,4 @@
-/** Leases that an earlier broker granted go on under their ids, with their charges: what their owner says as what it was granted is a claim, bounded by the card like any. */
+/** Leases that an earlier broker granted go on under their ids, with their charges, for whom they were granted to: what that says as what it was granted is a claim, bounded by the card like any. */
 import type { HostNeed, LeaseTerms, ModelState } from '../../../protocol/index.js';
 import { isUnwatched } from '../ledger/available.js';
 import { chargeFloor } from '../ledger/floors.js';
@@ -7,7 +7,8 @@ import { isBytes, withHeadroom } from '../ledger/headroom.js';
 import { claimBytesMax } from '../ledger/bounds.js';
 import { reportShare, wrongHostBytes } from '../memory/share.js';
 import { setCharged, setResident } from '../ledger/ledger.js';
-import { enterLease, newLease, setState, wasLease } from '../ledger/lease-store.js';
+import { mayGoOn } from '../ledger/lease-id.js';
+import { enterLease, newLease, setState } from '../ledger/lease-store.js';
 import { attachLease } from '../processes/model.js';
 import { mustLease } from '../must.js';
 import { chargeFor, sumOf } from '../ledger/need.js';
@@ -17,7 +18,7 @@ import type { Card, Core, Lease, Process } from '../state.js';
 
 /** One model of a process that this broker does not know yet. Null: there is no such lease to go on with. */
 export function takeIn(core: Core, process: Process, state: ModelState): Lease | null {
-  if (state.lease === null || state.state === 'absent' || !isFree(core, state.lease) || !isBytes(state.residentBytes)) return null;
+  if (state.lease === null || state.state === 'absent' || !mayGoOn(core, state.lease, process.generation) || !isBytes(state.residentBytes)) return null;
   const card = core.cards.get(state.device ?? process.devices[0] ?? '');
   // A worker has no way to a card that it cannot see.
   if (card === undefined || (process.role === 'worker' && !process.devices.includes(card.device))) return null;
@@ -37,11 +38,6 @@ export function takeIn(core: Core, process: Process, state: ModelState): Lease |
   settleAs(core, card, lease, state);
   count(core, 'leasesTakenIn');
   return lease;
-}
-
-/** A name that nobody has, and that this broker will never give. */
-function isFree(core: Core, lease: string): boolean {
-  return !core.leases.has(lease) && (!lease.startsWith(`${core.options.bootId}-`) || wasLease(core, lease));
 }
 
 /** Who does not say as what it was granted, or says what cannot be, is taken at what it has, with the headroom that any lease has. */

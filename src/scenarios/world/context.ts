@@ -1,6 +1,7 @@
 /** What the inhabitants of the world may use of it. */
 import type { CoreEvent } from '../../../broker/core/events.js';
 import type { Effect } from '../../../broker/core/effects.js';
+import type { ModelState } from '../../../protocol/index.js';
 import type { FreeLag, SimCard } from './card.js';
 import type { Happening } from './core-module.js';
 import type { Faults } from './faults.js';
@@ -8,6 +9,9 @@ import type { Knobs, ModelKnobs } from './knobs.js';
 import type { Prng } from './prng.js';
 import type { Returns } from './returns.js';
 import type { Scheduler } from './scheduler.js';
+
+/** What a process tells its broker of one lease. */
+export type HeldState = ModelState & { readonly lease: string };
 
 /** One that effects can be addressed to. */
 export interface Peer {
@@ -79,6 +83,8 @@ export interface WorldContext {
   /** Whether the broker of now has that name in its ledger. */
   knows(generation: string): boolean;
   readonly returns: Returns;
+  /** What some other living process holds, as it would tell of it; null: nobody holds anything. */
+  leaseOfAnother(generation: string): HeldState | null;
   /** A load was refused by the card: told to whoever judges whether that may be. */
   readonly onOom: { tell: ((oom: OutOfMemory) => void) | null };
   worker(generation: string): CallTaker | null;

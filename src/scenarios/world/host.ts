@@ -5,10 +5,10 @@ import type { LeasePart } from '../../../protocol/index.js';
 import { refuse, sendAsking, voidAsking } from './asking.js';
 import { endCall, noteNewCall, pump, takeBackExtension } from './calls.js';
 import { noLag } from './card.js';
-import type { Call, CallOutcome, WorldContext } from './context.js';
+import type { Call, CallOutcome, HeldState, WorldContext } from './context.js';
 import { moveIfDrained, obeyCancel, obeyMove, voidDoor } from './doors.js';
 import type { Behaviour } from './faults.js';
-import { bytesOn, endAllCalls, hostedModel, termsOf, type HostedModel, type Slice } from './hosted.js';
+import { bytesOn, endAllCalls, hostedModel, stateOf, type HostedModel, type Slice } from './hosted.js';
 import type { EngineKnobs, ModelKnobs } from './knobs.js';
 import type { Hosting } from './hosting.js';
 import { askForRoom, loadFromGrant, obeyRecall, voidGrant } from './loading.js';
@@ -197,12 +197,12 @@ export abstract class ModelHost extends SimProcess implements Hosting {
 
   /** Answers what others were asked, and speaks of leases that are not its own. */
   private speakForOthers(command: number): void {
-    const { random, knobs } = this.world;
+    const { random } = this.world;
     for (const other of [command - 1, command + 1, command + random.int(2, 5)]) {
       this.say({ type: 'command_answered', command: other, answer: { kind: 'done', target: 'none', freedBytes: 0, residentBytes: 0, hostBytes: 0 } });
     }
-    const lease = `sim${knobs.seed}-l${random.int(1, 30)}`;
-    if (this.byLease(lease) !== null) return;
+    const lease = this.world.leaseOfAnother(this.generation)?.lease;
+    if (lease === undefined) return;
     this.say({ type: 'use_reported', lease, seq: 1_000_000, inFlight: 0, queued: 0 });
     this.say({ type: 'lease_released', lease, cause: 'unloaded', failure: null });
   }
@@ -238,12 +238,16 @@ export abstract class ModelHost extends SimProcess implements Hosting {
     }
   }
 
+  /** Everything that it has on lease. */
+  held(): readonly HeldState[] {
+    return [...this.models.values()].flatMap((model) => model.slices.flatMap((slice) => (slice.lease === null ? [] : [stateOf(model, { ...slice, lease: slice.lease })])));
+  }
+
   private announce(): void {
-    const models = [...this.models.values()].flatMap((model) => model.slices.filter((slice) => slice.lease !== null).map((slice) => ({
-      model: model.spec.key, lease: slice.lease, device: slice.device, state: model.state, residentBytes: slice.takenBytes,
-      hostBytes: bytesOn(model.hostBytes, slice), inFlight: model.running.size, parkable: model.spec.parkable, terms: termsOf(model, slice),
-    })));
-    this.say({ type: 'models_announced', seq: ++this.reports, models });
+    const held = this.held();
+    const claim = this.isReturning && this.world.returns.claimsOthers(this.world.faults.claimsOthers) ? this.world.leaseOfAnother(this.generation) : null;
+    this.say({ type: 'models_announced', seq: ++this.reports, models: claim === null ? held : this.world.returns.withClaim(held, claim, this.devices) });
+    if (claim !== null) this.say({ type: 'residency_reported', request: this.nextRequest(), seq: ++this.reports, lease: claim.lease, model: claim.model, state: claim.state, residentBytes: claim.residentBytes, hostBytes: claim.hostBytes, parts: null, loadMs: null });
   }
 
   /** Calls go on. Ids count anew with the next connection. */

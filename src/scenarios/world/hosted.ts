@@ -1,6 +1,6 @@
 /** One model inside a process: what it truly holds on each of its cards, who uses it, and the door. */
 import type { HostNeed, LeasePart, LeaseTerms, RequestClass, ResidencyState } from '../../../protocol/index.js';
-import type { Call, CallOutcome } from './context.js';
+import type { Call, CallOutcome, HeldState } from './context.js';
 import type { ModelKnobs } from './knobs.js';
 import type { Timer } from './scheduler.js';
 
@@ -177,6 +177,13 @@ const ranks = { interactive: 2, normal: 1, background: 0 };
 
 export function higherClass(left: RequestClass, right: RequestClass): RequestClass {
   return ranks[left] >= ranks[right] ? left : right;
+}
+
+export function stateOf(model: HostedModel, slice: Slice & { readonly lease: string }): HeldState {
+  return {
+    model: model.spec.key, lease: slice.lease, device: slice.device, state: model.state, residentBytes: slice.takenBytes,
+    hostBytes: bytesOn(model.hostBytes, slice), inFlight: model.running.size, parkable: model.spec.parkable, terms: termsOf(model, slice),
+  };
 }
 
 /** As what the broker has it on one card, by the process's own book: what was asked, trued up by what was measured. */

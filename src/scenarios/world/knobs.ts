@@ -97,6 +97,7 @@ export function knobsOf(seed: number): Knobs {
   const restartMs = restarts.chance(0.3) ? restarts.pick([6_000, 15_000, 40_000]) : 0;
   const neverReturns = restartMs > 0 && restarts.chance(0.5) ? 0.3 : 0;
   const breaksAtGrant = restartMs > 0 && restarts.chance(0.3) ? 0.1 : 0;
+  const claimsOthers = restartMs > 0 && new Prng(seed, 'claims').chance(0.4) ? 0.2 : 0;
   // With a grace a connection that breaks is no end: then it may break often.
   const breakMs = restartMs > 0 && restarts.chance(0.5) ? 3_000 : faults.breakMs;
   const remembers = new Prng(seed, 'memory');
@@ -126,7 +127,7 @@ export function knobsOf(seed: number): Knobs {
     twins: twins.chance(0.4) ? twins.pick([0.1, 0.5]) : 0,
     classPolicies,
     allowLedgerOnly: cards.some((card) => card.confirms === 'none') || random.chance(0.15),
-    faults: { ...faults, ...wideFaults, loadHangs, breakMs, restartMs, neverReturns, breaksAtGrant },
+    faults: { ...faults, ...wideFaults, loadHangs, breakMs, restartMs, neverReturns, claimsOthers, breaksAtGrant },
     memory,
   };
 }
@@ -288,6 +289,7 @@ function faultKnobs(random: Prng): Faults {
     breakMs: some(60_000),
     restartMs: 0,
     neverReturns: 0,
+    claimsOthers: 0,
     breaksAtGrant: 0,
     spawnFails: some(0.2),
     spawnHangs: some(0.1),

@@ -3,7 +3,7 @@ import type { CoreEvent } from '../../../broker/core/events.js';
 import type { Effect } from '../../../broker/core/effects.js';
 import { noLag, SimCard, type FreeLag } from './card.js';
 import { Client } from './client.js';
-import type { CallTaker, OutOfMemory, Peer, WorldContext, WorldCounters } from './context.js';
+import type { CallTaker, HeldState, OutOfMemory, Peer, WorldContext, WorldCounters } from './context.js';
 import type { Core, CoreModule, Happening } from './core-module.js';
 import { behaviourOf, noFaults, type Behaviour, type Faults } from './faults.js';
 import { Holder } from './holder.js';
@@ -118,6 +118,12 @@ export class World implements WorldContext {
       this.onRestart.tell?.();
       this.shell.startAnew(records.filter(({ process }) => process.alive).map(({ happening }) => happening));
     });
+  }
+
+  leaseOfAnother(generation: string): HeldState | null {
+    const others = [...this.workers.values(), ...this.holders].filter((process) => process.alive && process.generation !== generation);
+    const held = others.flatMap((process) => process.held());
+    return held.length === 0 ? null : this.returns.oneOf(held);
   }
 
   worker(generation: string): CallTaker | null {

@@ -179,7 +179,7 @@ t.test('bad requests are typed denials that name the thing; the ledger and every
   test.equal(only(stage.ask(holder, 'm', 0, { parts: sum }).effects, 'deny').code, 'bytes_invalid', 'each part may be fine and the sum not');
   const unknown = only(stage.ask(holder, 'm', 1, { device: 'GPU-zzz' }).effects, 'deny');
   test.match(unknown, { code: 'device_unknown', details: { device: 'GPU-zzz', known: card0 } });
-  test.equal(only(stage.ask(holder, 'm', 1, { lease: 'boot-l99' }).effects, 'deny').code, 'lease_unknown');
+  test.equal(only(stage.ask(holder, 'm', 1, { lease: `${holder}-l99` }).effects, 'deny').code, 'lease_unknown');
   const other = stage.session('holder');
   const lease = stage.granted(other, 'theirs', GiB);
   test.equal(only(stage.ask(holder, 'theirs', 1, { lease }).effects, 'deny').code, 'lease_not_yours');

@@ -38,7 +38,7 @@ function announces(stage: Stage, models: readonly ModelState[], generation = wor
 }
 
 function gangs(stage: Stage): readonly (string | null | undefined)[] {
-  return ['old-l7', 'old-l8'].map((lease) => stage.lease(lease)?.gang);
+  return ['old-w1-l7', 'old-w1-l8'].map((lease) => stage.lease(lease)?.gang);
 }
 
 /** Back, with the whole gang: 8 GiB on a, 4 GiB on b. */
@@ -47,37 +47,37 @@ function whole(): Stage {
   stage.take(worker, 8 * GiB, a);
   stage.take(worker, 4 * GiB, b);
   comesBack(stage);
-  announces(stage, [on(a, 'old-l7', 8 * GiB), on(b, 'old-l8', 4 * GiB)]);
+  announces(stage, [on(a, 'old-w1-l7', 8 * GiB), on(b, 'old-w1-l8', 4 * GiB)]);
   return stage;
 }
 
 t.test('R125: a gang that comes back whole is one again: charged on each card, grown and put away together', async (test) => {
   const stage = whole();
-  test.match(stage.lease('old-l7'), { device: a, chargedBytes: plusTenth(8 * GiB), state: 'resident' });
-  test.match(stage.lease('old-l8'), { device: b, chargedBytes: plusTenth(4 * GiB), state: 'resident' });
+  test.match(stage.lease('old-w1-l7'), { device: a, chargedBytes: plusTenth(8 * GiB), state: 'resident' });
+  test.match(stage.lease('old-w1-l8'), { device: b, chargedBytes: plusTenth(4 * GiB), state: 'resident' });
   test.strictSame(gangs(stage), ['old-w1 gang-3', 'old-w1 gang-3']);
   test.strictSame([stage.cardView(a).closed, stage.cardView(b).closed], [null, null]);
 
-  const alone = stage.ask(worker, 'wide', GiB, { device: a, lease: 'old-l7', parts: [context(GiB)] });
+  const alone = stage.ask(worker, 'wide', GiB, { device: a, lease: 'old-w1-l7', parts: [context(GiB)] });
   test.equal(only(alone.effects, 'deny').code, 'gang_broken', 'one of them alone does not grow');
-  const grown = stage.askGang(worker, 'wide', { [a]: GiB, [b]: GiB }, { name: 'gang-4', leases: { [a]: 'old-l7', [b]: 'old-l8' } });
-  test.strictSame(all(grown.effects, 'grant').map(({ lease }) => lease), ['old-l7', 'old-l8']);
+  const grown = stage.askGang(worker, 'wide', { [a]: GiB, [b]: GiB }, { name: 'gang-4', leases: { [a]: 'old-w1-l7', [b]: 'old-w1-l8' } });
+  test.strictSame(all(grown.effects, 'grant').map(({ lease }) => lease), ['old-w1-l7', 'old-w1-l8']);
 
   const back = stage.pass(60_000);
   test.equal(all(back, 'move').length, 0, 'nothing of it is missing');
   const holder = stage.session('holder');
   const evicting = stage.ask(holder, 'sums', 20 * GiB, { device: b });
-  test.strictSame([...new Set(all([...evicting.effects, ...stage.pass(60_000)], 'move').map(({ lease }) => lease))].sort(), ['old-l7', 'old-l8'], 'who needs one of its cards gets it to leave both');
+  test.strictSame([...new Set(all([...evicting.effects, ...stage.pass(60_000)], 'move').map(({ lease }) => lease))].sort(), ['old-w1-l7', 'old-w1-l8'], 'who needs one of its cards gets it to leave both');
 });
 
 t.test('R125: a gang that comes back in part is of no use: what is left of it is charged, said and unloaded', async (test) => {
   const stage = restarted();
   stage.take(worker, 8 * GiB, a);
   comesBack(stage);
-  announces(stage, [on(a, 'old-l7', 8 * GiB, { inFlight: 0 })]);
-  test.match(stage.lease('old-l7'), { chargedBytes: plusTenth(8 * GiB), state: 'resident' });
+  announces(stage, [on(a, 'old-w1-l7', 8 * GiB, { inFlight: 0 })]);
+  test.match(stage.lease('old-w1-l7'), { chargedBytes: plusTenth(8 * GiB), state: 'resident' });
   const moves = all(stage.pass(20_000), 'move');
-  test.match(moves, [{ lease: 'old-l7', target: 'none', when: 'drained' }]);
+  test.match(moves, [{ lease: 'old-w1-l7', target: 'none', when: 'drained' }]);
   test.match(moves[0]?.reason, /the rest of its gang is gone/);
   test.match(stage.effects.filter((effect) => effect.type === 'explain' && effect.record.verdict === 'evicting'), [{ record: { text: /the rest of its gang is gone/ } }]);
 });
@@ -87,14 +87,14 @@ t.test('a connection that was lost alone leaves a gang as it was, and one that l
   const lost = (): ReturnType<Stage['send']> => stage.send({ type: 'session_closed', generation: worker, reason: 'connection reset' });
   lost();
   comesBack(stage);
-  announces(stage, [on(a, 'old-l7', 8 * GiB), on(b, 'old-l8', 4 * GiB)]);
+  announces(stage, [on(a, 'old-w1-l7', 8 * GiB), on(b, 'old-w1-l8', 4 * GiB)]);
   test.strictSame(all(stage.pass(20_000), 'move'), []);
   lost();
   stage.take(worker, -4 * GiB, b);
   comesBack(stage);
-  announces(stage, [on(a, 'old-l7', 8 * GiB)]);
+  announces(stage, [on(a, 'old-w1-l7', 8 * GiB)]);
   stage.sample(b);
-  test.match(all(stage.pass(20_000), 'move'), [{ lease: 'old-l7', target: 'none' }]);
+  test.match(all(stage.pass(20_000), 'move'), [{ lease: 'old-w1-l7', target: 'none' }]);
 });
 
 t.test('a closed card keeps all of a gang waiting, and the gang keeps nobody waiting elsewhere', async (test) => {
@@ -123,7 +123,7 @@ t.test('a placement over two cards waits for a worker on two that may have the m
   stage.take(worker, 8 * GiB, a);
   stage.take(worker, 4 * GiB, b);
   comesBack(stage);
-  test.match(all(announces(stage, [on(a, 'old-l7', 8 * GiB), on(b, 'old-l8', 4 * GiB)]), 'placed'), [{ worker, devices: [a, b] }]);
+  test.match(all(announces(stage, [on(a, 'old-w1-l7', 8 * GiB), on(b, 'old-w1-l8', 4 * GiB)]), 'placed'), [{ worker, devices: [a, b] }]);
 });
 
 t.test('a request over a connection that is new may name a lease that is still to be told, and is judged when it has been', async (test) => {
@@ -131,9 +131,9 @@ t.test('a request over a connection that is new may name a lease that is still t
   stage.take(worker, 8 * GiB, a);
   stage.take(worker, 4 * GiB, b);
   comesBack(stage);
-  const alone = stage.ask(worker, 'wide', GiB, { device: a, lease: 'old-l7', parts: [context(GiB)] });
+  const alone = stage.ask(worker, 'wide', GiB, { device: a, lease: 'old-w1-l7', parts: [context(GiB)] });
   test.equal(all(alone.effects, 'grant').length + all(alone.effects, 'deny').length, 0);
-  test.match(all(announces(stage, [on(a, 'old-l7', 8 * GiB), on(b, 'old-l8', 4 * GiB)]), 'deny'), [{ request: alone.request, code: 'gang_broken' }]);
+  test.match(all(announces(stage, [on(a, 'old-w1-l7', 8 * GiB), on(b, 'old-w1-l8', 4 * GiB)]), 'deny'), [{ request: alone.request, code: 'gang_broken' }]);
 });
 
 t.test('B106: a card that the new broker does not find is closed when it appears, until who was there has told of it; till then its workers are given the grace of a lost card', async (t) => {
@@ -141,15 +141,15 @@ t.test('B106: a card that the new broker does not find is closed when it appears
     const stage = restarted({ cards: [a] });
     stage.take(worker, 8 * GiB, a);
     comesBack(stage);
-    announces(stage, [on(a, 'old-l7', 8 * GiB), on(b, 'old-l8', 4 * GiB)]);
-    test.match(stage.lease('old-l7'), { state: 'resident' });
+    announces(stage, [on(a, 'old-w1-l7', 8 * GiB), on(b, 'old-w1-l8', 4 * GiB)]);
+    test.match(stage.lease('old-w1-l7'), { state: 'resident' });
     test.equal(all(stage.place(stage.session(), 'other', { estimateBytes: GiB }).effects, 'placed').length, 0, 'nobody is placed on it');
     stage.card(b);
     test.equal(only(stage.effects.slice(-4), 'list_models').generation, worker);
     test.strictSame(stage.cardView(b).closed?.waitsFor, [worker]);
     test.equal(all(stage.ask(stage.session('holder'), 'sums', GiB, { device: b, deadlineMs: 600_000 }).effects, 'grant').length, 0);
     stage.take(worker, 4 * GiB, b);
-    const told = announces(stage, [on(a, 'old-l7', 8 * GiB), on(b, 'old-l8', 4 * GiB)]);
+    const told = announces(stage, [on(a, 'old-w1-l7', 8 * GiB), on(b, 'old-w1-l8', 4 * GiB)]);
     test.equal(all([...told, ...stage.sample(b)], 'grant').length, 1);
     test.strictSame(gangs(stage), ['old-w1 gang-3', 'old-w1 gang-3']);
   });
@@ -167,14 +167,14 @@ t.test('a gang of which a card is found late is whole again then: nothing of it 
     const stage = restarted({ cards: [a] });
     stage.take(worker, 8 * GiB, a);
     comesBack(stage);
-    announces(stage, [on(a, 'old-l7', 8 * GiB)]);
+    announces(stage, [on(a, 'old-w1-l7', 8 * GiB)]);
     if (isFound) {
       stage.card(b);
       stage.take(worker, 4 * GiB, b);
       stage.sample(b);
-      announces(stage, [on(a, 'old-l7', 8 * GiB), on(b, 'old-l8', 4 * GiB)]);
+      announces(stage, [on(a, 'old-w1-l7', 8 * GiB), on(b, 'old-w1-l8', 4 * GiB)]);
     }
     const moves = all(stage.pass(20_000), 'move');
-    test.strictSame(moves.map(({ lease, target }) => [lease, target]).slice(0, 1), isFound ? [] : [['old-l7', 'none']]);
+    test.strictSame(moves.map(({ lease, target }) => [lease, target]).slice(0, 1), isFound ? [] : [['old-w1-l7', 'none']]);
   }
 });

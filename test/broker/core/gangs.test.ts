@@ -306,7 +306,7 @@ t.test('D17: a resize of a gang grows each of its cards or none, and tells all o
   test.match(only(resize(GiB, 2 * GiB), 'grant'), { lease: leases[a], chargedBytes: plusTenth(6 * GiB), also: [{ lease: leases[b], chargedBytes: plusTenth(17 * GiB) }] });
   const holder = stage.session('holder');
   const other = stage.granted(holder, 'theirs', GiB, { device: a });
-  test.equal(only(stage.send({ type: 'resize_requested', generation: worker, request: 501, lease: leases[a] ?? '', parts: [], also: [{ lease: other, parts: [] }] }), 'fail').code, 'lease_unknown', 'a stranger’s lease cannot be named with it');
+  test.equal(only(stage.send({ type: 'resize_requested', generation: worker, request: 501, lease: leases[a] ?? '', parts: [], also: [{ lease: other, parts: [] }] }), 'fail').code, 'lease_not_yours', 'a stranger’s lease cannot be named with it');
   for (const twice of [[leases[a]], [leases[b], leases[b]]]) {
     const also = twice.map((lease) => ({ lease: lease ?? '', parts: [] }));
     const { code, details } = only(stage.send({ type: 'resize_requested', generation: worker, request: 502, lease: leases[a] ?? '', parts: [], also }), 'fail');

@@ -38,7 +38,7 @@ function read(stage: Stage): void {
 
 function held(bytes: number, host: Partial<HostNeed>, changes: Partial<ModelState> = {}): ModelState {
   return {
-    model: 'tales', lease: 'old-l7', device: card0, state: 'resident', residentBytes: bytes, hostBytes: 0, inFlight: 0, parkable: true,
+    model: 'tales', lease: 'old-w1-l7', device: card0, state: 'resident', residentBytes: bytes, hostBytes: 0, inFlight: 0, parkable: true,
     terms: { chargedBytes: plusTenth(bytes), parts: [weights(bytes)], class: 'normal', policy: { ttlMs: null, pinned: false, exclusive: false }, host: { ...noNeed, ...host } },
     ...changes,
   };
@@ -74,13 +74,13 @@ t.test('a load under way is charged what it was granted, not what it has taken b
   const stage = restarted({ readBytes: 2 * GiB });
   returns(stage, [held(GiB, { copyBytes: 10 * GiB, peakBytes: 20 * GiB }, { state: 'loading' })]);
   read(stage);
-  t.equal(stage.lease('old-l7')?.hostChargedBytes, plusTenth(20 * GiB));
+  t.equal(stage.lease('old-w1-l7')?.hostChargedBytes, plusTenth(20 * GiB));
   const app = stage.session('holder');
   t.equal(all(stage.ask(app, 'sums', GiB, { host: { neededBytes: 12 * GiB } }).effects, 'grant').length, 0, 'though the kernel shows 30 GiB free');
   stage.take(worker, 8 * GiB, host0);
-  stage.report(worker, 'old-l7', 'resident', GiB, { hostBytes: 10 * GiB });
+  stage.report(worker, 'old-w1-l7', 'resident', GiB, { hostBytes: 10 * GiB });
   read(stage);
-  t.equal(stage.lease('old-l7')?.hostChargedBytes, plusTenth(10 * GiB), 'loaded: what it needs and its copy');
+  t.equal(stage.lease('old-w1-l7')?.hostChargedBytes, plusTenth(10 * GiB), 'loaded: what it needs and its copy');
   t.equal(all(stage.effects, 'grant').length, 1, 'and the room is there');
 });
 
@@ -88,30 +88,30 @@ t.test('copies and parked models come back with their bytes, and are the first t
   const stage = restarted({ readBytes: 20 * GiB });
   returns(stage, [
     held(12 * GiB, { copyBytes: 12 * GiB }, { hostBytes: 12 * GiB }),
-    held(8 * GiB, { copyBytes: 8 * GiB }, { model: 'sums', lease: 'old-l8', state: 'parked', residentBytes: 0, hostBytes: 8 * GiB }),
+    held(8 * GiB, { copyBytes: 8 * GiB }, { model: 'sums', lease: 'old-w1-l8', state: 'parked', residentBytes: 0, hostBytes: 8 * GiB }),
   ]);
   read(stage);
   t.equal(stage.cardView(host0).leasedBytes, plusTenth(12 * GiB) + plusTenth(8 * GiB));
   t.equal(stage.cardView(host0).residueBytes, 0, 'nothing of what was read is left unexplained');
   t.equal(stage.cardView(host0).foreignBytes, 0);
   const { effects } = stage.ask(stage.session('holder'), 'words', GiB, { host: { neededBytes: 15 * GiB } });
-  t.match(only(effects, 'trim_host'), { lease: 'old-l7', bytes: null });
+  t.match(only(effects, 'trim_host'), { lease: 'old-w1-l7', bytes: null });
 });
 
 t.test('a park under way is charged its peak until it is done', async (t) => {
   const stage = restarted({ readBytes: 4 * GiB });
   returns(stage, [held(10 * GiB, { parkPeakBytes: 15 * GiB }, { state: 'parking' })]);
-  t.equal(stage.lease('old-l7')?.hostChargedBytes, plusTenth(15 * GiB));
+  t.equal(stage.lease('old-w1-l7')?.hostChargedBytes, plusTenth(15 * GiB));
   stage.take(worker, -10 * GiB);
   stage.take(worker, 6 * GiB, host0);
-  stage.report(worker, 'old-l7', 'parked', 0, { hostBytes: 10 * GiB });
+  stage.report(worker, 'old-w1-l7', 'parked', 0, { hostBytes: 10 * GiB });
   read(stage);
   read(stage);
-  t.match(stage.lease('old-l7'), { state: 'parked', hostChargedBytes: plusTenth(10 * GiB) });
+  t.match(stage.lease('old-w1-l7'), { state: 'parked', hostChargedBytes: plusTenth(10 * GiB) });
 
   const unsaid = restarted({ readBytes: GiB });
   returns(unsaid, [held(10 * GiB, {}, { state: 'parking' })]);
-  t.equal(unsaid.lease('old-l7')?.hostChargedBytes, 20 * GiB, 'twice its weights where the engine does not say');
+  t.equal(unsaid.lease('old-w1-l7')?.hostChargedBytes, 20 * GiB, 'twice its weights where the engine does not say');
 });
 
 t.test('what a process has beyond its leases is its floor where that was never told, and its growth where it was', async (t) => {
@@ -126,7 +126,7 @@ t.test('what a process has beyond its leases is its floor where that was never t
   read(told);
   t.match(told.cardView(host0), { floorBytes: GiB, residueBytes: 5 * GiB - GiB - plusTenth(GiB) });
   t.equal(told.counter('hostGrowths'), 1, 'it is asked for that as it would have been before');
-  t.match(all(told.effects, 'trim_host'), [{ lease: 'old-l7' }]);
+  t.match(all(told.effects, 'trim_host'), [{ lease: 'old-w1-l7' }]);
 });
 
 t.test('while nothing is known of a process it is charged what it is read to have, and the machine opens with its end', async (t) => {
@@ -149,8 +149,8 @@ t.test('a program that never comes back keeps the machine\'s memory closed for i
   stage.pass(31_000);
   t.equal(stage.cardView(host0).closed, null);
   t.equal(only(stage.ask(stage.session('holder'), 'sums', 0, { parts: [], host: { neededBytes: 20 * GiB } }).effects, 'grant').device, card0);
-  returns(stage, [held(GiB, { neededBytes: 4 * GiB })], holder);
-  t.equal(stage.lease('old-l7')?.hostChargedBytes, plusTenth(4 * GiB), 'late, but told');
+  returns(stage, [held(GiB, { neededBytes: 4 * GiB }, { lease: 'old-s4-l7' })], holder);
+  t.equal(stage.lease('old-s4-l7')?.hostChargedBytes, plusTenth(4 * GiB), 'late, but told');
 });
 
 t.test('of the machine\'s memory nobody was granted more than all, and what cannot be bytes is nothing', async (t) => {
@@ -160,7 +160,7 @@ t.test('of the machine\'s memory nobody was granted more than all, and what cann
   ] as const) {
     const stage = restarted();
     returns(stage, [held(GiB, host, { state: 'loading' })]);
-    t.match(stage.lease('old-l7'), { state: 'loading', hostChargedBytes });
+    t.match(stage.lease('old-w1-l7'), { state: 'loading', hostChargedBytes });
   }
 });
 
@@ -175,9 +175,9 @@ t.test('a connection lost alone voids a trim that was asked for by it, and blame
   t.equal(stage.counter('commandTimeouts'), 0);
   returns(stage, [held(0, { copyBytes: 12 * GiB }, { residentBytes: 12 * GiB, hostBytes: 12 * GiB })]);
   stage.take(worker, -12 * GiB);
-  t.equal(stage.lease('old-l7')?.hostChargedBytes, plusTenth(12 * GiB));
+  t.equal(stage.lease('old-w1-l7')?.hostChargedBytes, plusTenth(12 * GiB));
   stage.answer(trim, { kind: 'done', target: 'none', freedBytes: 12 * GiB, residentBytes: 12 * GiB, hostBytes: 0 });
-  t.equal(stage.lease('old-l7')?.hostChargedBytes, plusTenth(12 * GiB), 'an answer to what is void says nothing');
+  t.equal(stage.lease('old-w1-l7')?.hostChargedBytes, plusTenth(12 * GiB), 'an answer to what is void says nothing');
 });
 
 t.test('what is leaving a card that nothing measures stays charged, there and in memory, until its owner says that it has left', async (t) => {
@@ -187,21 +187,21 @@ t.test('what is leaving a card that nothing measures stays charged, there and in
   stage.send({ type: 'process_recorded', generation: holder, role: 'holder', name: 'app', engine: null, devices: [card0], floors: [] });
   read(stage);
   returns(stage, [
-    held(4 * GiB, { neededBytes: GiB }, { state: 'unloading' }),
-    held(8 * GiB, { copyBytes: 8 * GiB }, { model: 'sums', lease: 'old-l8', state: 'parking', hostBytes: 8 * GiB }),
-    held(0, { neededBytes: 2 * GiB }, { model: 'words', lease: 'old-l9', state: 'unloading', terms: { ...held(0, {}).terms!, chargedBytes: 0 } }),
+    held(4 * GiB, { neededBytes: GiB }, { lease: 'old-s4-l7', state: 'unloading' }),
+    held(8 * GiB, { copyBytes: 8 * GiB }, { model: 'sums', lease: 'old-s4-l8', state: 'parking', hostBytes: 8 * GiB }),
+    held(0, { neededBytes: 2 * GiB }, { model: 'words', lease: 'old-s4-l9', state: 'unloading', terms: { ...held(0, {}).terms!, chargedBytes: 0 } }),
   ], holder);
   t.equal(stage.cardView().leasedBytes, plusTenth(4 * GiB) + plusTenth(8 * GiB), 'said to be under way, and there');
-  t.equal(stage.lease('old-l7')?.hostChargedBytes, plusTenth(GiB));
-  t.equal(stage.lease('old-l8')?.hostChargedBytes, plusTenth(8 * GiB));
-  stage.release(holder, 'old-l7');
-  stage.release(holder, 'old-l9');
-  stage.report(holder, 'old-l8', 'parked', 0, { hostBytes: 8 * GiB });
+  t.equal(stage.lease('old-s4-l7')?.hostChargedBytes, plusTenth(GiB));
+  t.equal(stage.lease('old-s4-l8')?.hostChargedBytes, plusTenth(8 * GiB));
+  stage.release(holder, 'old-s4-l7');
+  stage.release(holder, 'old-s4-l9');
+  stage.report(holder, 'old-s4-l8', 'parked', 0, { hostBytes: 8 * GiB });
   t.equal(stage.cardView().leasedBytes, 0);
-  t.match(stage.view().leases, [{ lease: 'old-l8', state: 'parked', hostChargedBytes: plusTenth(8 * GiB) }]);
+  t.match(stage.view().leases, [{ lease: 'old-s4-l8', state: 'parked', hostChargedBytes: plusTenth(8 * GiB) }]);
 
   const measured = restarted({ recorded: ['holder'] });
-  returns(measured, [held(0, { neededBytes: 2 * GiB }, { state: 'unloading', terms: { ...held(0, {}).terms!, chargedBytes: 0 } })], holder);
+  returns(measured, [held(0, { neededBytes: 2 * GiB }, { lease: 'old-s4-l7', state: 'unloading', terms: { ...held(0, {}).terms!, chargedBytes: 0 } })], holder);
   t.match(measured.view(), { leases: [], host: { leasedBytes: 0 } }, 'it has nothing more on its card, so it is over');
 });
 
@@ -218,13 +218,13 @@ t.test('a park goes on when the connection of its process is lost, and stays cha
   read(stage);
   only(stage.send({ type: 'evict_requested', generation: stage.session(), request: 1, model: 'tales', target: 'host', deadlineMs: 60_000 }), 'move');
   stage.send({ type: 'session_closed', generation: worker, reason: 'cut' });
-  t.equal(stage.lease('old-l7')?.hostChargedBytes, plusTenth(15 * GiB));
+  t.equal(stage.lease('old-w1-l7')?.hostChargedBytes, plusTenth(15 * GiB));
   const peer = stage.session('holder');
   t.equal(all(stage.ask(peer, 'sums', GiB, { host: { neededBytes: 16 * GiB } }).effects, 'grant').length, 0);
   stage.take(worker, -10 * GiB);
   stage.take(worker, 10 * GiB, host0);
   returns(stage, [{ ...held(10 * GiB, { parkPeakBytes: 15 * GiB }), state: 'parked', residentBytes: 0, hostBytes: 10 * GiB }]);
-  t.equal(stage.lease('old-l7')?.hostChargedBytes, plusTenth(10 * GiB));
+  t.equal(stage.lease('old-w1-l7')?.hostChargedBytes, plusTenth(10 * GiB));
 });
 
 t.test('what two sessions of one process hold of it is told apart by their leases', async (t) => {

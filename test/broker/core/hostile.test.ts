@@ -283,7 +283,7 @@ class Hostile {
 
   lease(): string {
     const known = this.stage.view().leases.map((lease) => lease.lease);
-    return this.below(10) === 0 ? this.pick(['boot-l1', 'boot-l2', 'boot-l999', 'nonsense', ''], '') : this.pick(known, 'boot-l1');
+    return this.below(10) === 0 ? this.pick(['boot-s0-l1', 'boot-w1-l2', 'boot-s1-l999', 'old-s1-boot-l1', 'nonsense', ''], '') : this.pick(known, 'boot-s0-l1');
   }
 
   parts(): LeasePart[] {

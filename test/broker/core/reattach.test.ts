@@ -1,44 +1,8 @@
 /** A broker that starts where an earlier one died: cards closed to grants, leases taken in as they stand, orphans ended, holders never. */
 import t from 'tap';
 import { shareReading } from '../../../broker/core/index.js';
-import type { LeaseTerms, ModelState } from '../../../protocol/index.js';
-import { all, card0, context, GiB, MiB, only, plusTenth, Stage, weights, type CardOptions } from './harness.js';
-
-const worker = 'old-w1';
-const holder = 'old-s4';
-const graceMs = 30_000;
-const card1 = 'GPU-1';
-
-/** A new broker that has read its records, with the truth of the card that the dead one left. */
-function restarted(options: { readonly recorded?: readonly ('worker' | 'holder')[]; readonly card?: CardOptions; readonly heldBytes?: number; readonly graceMs?: number } = {}): Stage {
-  const stage = new Stage({ limits: { reattachGraceMs: options.graceMs ?? graceMs } });
-  stage.card(card0, options.card ?? {});
-  for (const role of options.recorded ?? ['worker']) {
-    const generation = role === 'worker' ? worker : holder;
-    if (options.heldBytes !== undefined) stage.take(generation, options.heldBytes);
-    stage.send({ type: 'process_recorded', generation, role, name: role, engine: role === 'worker' ? 'llama' : null, devices: [card0], floors: [] });
-  }
-  stage.sample();
-  return stage;
-}
-
-function terms(bytes: number, changes: Partial<LeaseTerms> = {}): LeaseTerms {
-  return { chargedBytes: plusTenth(bytes), parts: [weights(bytes)], class: 'normal', policy: { ttlMs: null, pinned: false, exclusive: false }, ...changes };
-}
-
-function held(bytes: number, changes: Partial<ModelState> = {}): ModelState {
-  return { model: 'tales', lease: 'old-l7', device: card0, state: 'resident', residentBytes: bytes, hostBytes: 0, inFlight: 0, parkable: false, terms: terms(bytes), ...changes };
-}
-
-function comesBack(stage: Stage, generation = worker, floorBytes = 0): ReturnType<Stage['send']> {
-  const resumed = stage.send({ type: 'process_resumed', generation });
-  if (generation === holder) return resumed;
-  return stage.send({ type: 'process_ready', generation, capabilities: { park: true, partial: false, embed: false, profilesFreeMemory: false }, floors: [{ device: card0, bytes: floorBytes }] });
-}
-
-function announces(stage: Stage, models: readonly ModelState[], generation = worker): ReturnType<Stage['send']> {
-  return stage.send({ type: 'models_announced', generation, seq: 1, models });
-}
+import { all, card0, context, GiB, MiB, only, plusTenth, Stage, weights } from './harness.js';
+import { announces, card1, comesBack, graceMs, held, holder, restarted, terms, worker } from './returning.js';
 
 t.test('a card is closed to grants until every recorded process that could touch it has said what it holds', async (t) => {
   const stage = restarted({ recorded: ['worker', 'holder'] });
@@ -62,7 +26,7 @@ t.test('a card is closed to grants until every recorded process that could touch
   t.equal(all(announces(stage, []), 'grant').length, 0, 'not while another is away');
   t.strictSame(stage.cardView().closed?.waitsFor, [holder]);
   comesBack(stage, holder);
-  t.equal(only(announces(stage, [], holder), 'grant').lease, 'boot-l2', 'when the last has said everything');
+  t.equal(only(announces(stage, [], holder), 'grant').lease, `${app}-l2`, 'when the last has said everything');
   t.equal(stage.cardView().closed, null);
   t.strictSame([stage.counter('recorded'), stage.counter('reattached')], [2, 2]);
 });
@@ -71,11 +35,11 @@ t.test('what has come back does not grow on a card that is still closed', async 
   const stage = restarted({ recorded: ['worker', 'holder'] });
   comesBack(stage);
   announces(stage, [held(4 * GiB, { inFlight: 1 })]);
-  t.equal(only(stage.send({ type: 'resize_requested', generation: worker, request: 90, lease: 'old-l7', parts: [context(GiB)] }), 'deny').code, 'resize_denied');
+  t.equal(only(stage.send({ type: 'resize_requested', generation: worker, request: 90, lease: 'old-w1-l7', parts: [context(GiB)] }), 'deny').code, 'resize_denied');
   comesBack(stage, holder);
   announces(stage, [], holder);
   stage.sample();
-  t.equal(only(stage.send({ type: 'resize_requested', generation: worker, request: 91, lease: 'old-l7', parts: [context(GiB)] }), 'grant').lease, 'old-l7');
+  t.equal(only(stage.send({ type: 'resize_requested', generation: worker, request: 91, lease: 'old-w1-l7', parts: [context(GiB)] }), 'grant').lease, 'old-w1-l7');
 });
 
 t.test('a request that waits for a closed card ends by its deadline, with that as the reason', async (t) => {
@@ -91,16 +55,16 @@ t.test('a lease is taken in under its id, with its parts and its charge, and goe
   const stage = restarted({ heldBytes: 10 * GiB });
   comesBack(stage);
   announces(stage, [held(10 * GiB, { inFlight: 2, terms: terms(10 * GiB, { parts: [weights(9 * GiB), context(GiB)], class: 'interactive', policy: { ttlMs: 60_000, pinned: true, exclusive: false } }) })]);
-  t.match(stage.lease('old-l7'), { generation: worker, model: 'tales', state: 'resident', chargedBytes: plusTenth(10 * GiB), residentBytes: 10 * GiB, inFlight: 2, pinned: true, parts: [{ name: 'weights' }, { name: 'context:1' }] });
+  t.match(stage.lease('old-w1-l7'), { generation: worker, model: 'tales', state: 'resident', chargedBytes: plusTenth(10 * GiB), residentBytes: 10 * GiB, inFlight: 2, pinned: true, parts: [{ name: 'weights' }, { name: 'context:1' }] });
   stage.sample();
   t.equal(stage.chargedBytes(), plusTenth(10 * GiB), 'and nothing of it is charged twice');
   t.equal(stage.cardView().foreignBytes, 0);
 
-  stage.use(worker, 'old-l7', 0);
-  const asked = stage.ask(worker, 'tales', GiB, { lease: 'old-l7', parts: [context(GiB, 'context:2')] });
-  t.equal(only(asked.effects, 'grant').lease, 'old-l7', 'it is extended like any other');
+  stage.use(worker, 'old-w1-l7', 0);
+  const asked = stage.ask(worker, 'tales', GiB, { lease: 'old-w1-l7', parts: [context(GiB, 'context:2')] });
+  t.equal(only(asked.effects, 'grant').lease, 'old-w1-l7', 'it is extended like any other');
   t.equal(only(stage.send({ type: 'evict_requested', generation: stage.session(), request: 1, model: 'tales', target: 'none', deadlineMs: 1_000 }), 'fail').code, 'pinned', 'its pin is kept');
-  t.equal(stage.granted(stage.session('holder'), 'sums', GiB), 'boot-l1', 'new leases have names of the new broker');
+  t.equal(stage.granted(stage.session('holder'), 'sums', GiB), 'boot-s2-l1', 'new leases have names of the new broker');
 });
 
 t.test('a placement waits for a worker that may have the model, and finds it there', async (t) => {
@@ -120,30 +84,30 @@ t.test('each state of a model comes back as what it is', async (t) => {
     const stage = restarted({ heldBytes: GiB });
     comesBack(stage);
     announces(stage, [held(GiB, { state: 'loading', terms: terms(8 * GiB) })]);
-    t.match(stage.lease('old-l7'), { state: 'loading', chargedBytes: plusTenth(8 * GiB), residentBytes: GiB });
+    t.match(stage.lease('old-w1-l7'), { state: 'loading', chargedBytes: plusTenth(8 * GiB), residentBytes: GiB });
     stage.sample();
     t.equal(all(stage.ask(stage.session('holder'), 'sums', 20 * GiB, { deadlineMs: 1_000 }).effects, 'grant').length, 0, 'nobody gets what it may still take');
     stage.take(worker, 7 * GiB);
-    stage.report(worker, 'old-l7', 'resident', 8 * GiB, { parts: [weights(8 * GiB)], loadMs: 900 });
-    t.match(stage.lease('old-l7'), { state: 'resident', chargedBytes: plusTenth(8 * GiB) });
+    stage.report(worker, 'old-w1-l7', 'resident', 8 * GiB, { parts: [weights(8 * GiB)], loadMs: 900 });
+    t.match(stage.lease('old-w1-l7'), { state: 'resident', chargedBytes: plusTenth(8 * GiB) });
   });
   await t.test('parked: its lease is kept, though nothing of it is on the card', async (t) => {
     const stage = restarted();
     comesBack(stage);
     announces(stage, [held(0, { state: 'parked', hostBytes: 4 * GiB, parkable: true, terms: terms(4 * GiB) })]);
-    t.match(stage.lease('old-l7'), { state: 'parked', chargedBytes: 0, hostBytes: 4 * GiB });
+    t.match(stage.lease('old-w1-l7'), { state: 'parked', chargedBytes: 0, hostBytes: 4 * GiB });
     stage.sample();
-    t.equal(only(stage.ask(worker, 'tales', 4 * GiB, { lease: 'old-l7' }).effects, 'grant').lease, 'old-l7', 'and it comes back under it');
+    t.equal(only(stage.ask(worker, 'tales', 4 * GiB, { lease: 'old-w1-l7' }).effects, 'grant').lease, 'old-w1-l7', 'and it comes back under it');
   });
   await t.test('unloading: its bytes are leaving, and free when they are seen gone', async (t) => {
     const stage = restarted({ heldBytes: 4 * GiB });
     comesBack(stage);
     announces(stage, [held(4 * GiB, { state: 'unloading' })]);
-    t.match(stage.lease('old-l7'), { state: 'releasing', chargedBytes: 4 * GiB });
+    t.match(stage.lease('old-w1-l7'), { state: 'releasing', chargedBytes: 4 * GiB });
     stage.take(worker, -4 * GiB);
-    stage.release(worker, 'old-l7');
+    stage.release(worker, 'old-w1-l7');
     stage.sample();
-    t.equal(stage.lease('old-l7'), undefined);
+    t.equal(stage.lease('old-w1-l7'), undefined);
     t.equal(stage.chargedBytes(), 0);
   });
   await t.test('what it holds without a lease is charged, and put away', async (t) => {
@@ -203,8 +167,8 @@ t.test('D7: a holder is never ended: what the driver shows of it becomes its flo
   t.equal(stage.cardView().floorBytes, 6 * GiB, 'and follows it');
 
   comesBack(stage, holder);
-  announces(stage, [held(6 * GiB)], holder);
-  t.match(stage.lease('old-l7'), { generation: holder, chargedBytes: plusTenth(6 * GiB) }, 'late as it is, it comes back to its lease');
+  announces(stage, [held(6 * GiB, { lease: 'old-s4-l7' })], holder);
+  t.match(stage.lease('old-s4-l7'), { generation: holder, chargedBytes: plusTenth(6 * GiB) }, 'late as it is, it comes back to its lease');
   stage.sample();
   t.equal(stage.cardView().floorBytes, 0, 'and its floor is what its leases do not explain');
 });
@@ -342,34 +306,30 @@ t.test('the return of a parked model that was granted over a connection that is 
 });
 
 t.test('what comes back is a claim, and bounded like any', async (t) => {
-  await t.test('a lease that another has, or a name that this broker will give, is not taken', async (t) => {
-    const stage = restarted({ recorded: ['worker', 'holder'], heldBytes: GiB });
-    comesBack(stage);
-    announces(stage, [held(GiB), held(MiB, { model: 'twin' })]);
-    t.equal(stage.lease('old-l7')?.model, 'tales');
-    t.equal(stage.view().leases.length, 2, 'the second of one name is taken for bytes without a lease');
+  await t.test('a name twice, one that this broker will give, and one that none gives are not taken', async (t) => {
+    const stage = restarted({ recorded: ['holder'], heldBytes: GiB });
     comesBack(stage, holder);
-    announces(stage, [held(GiB, { model: 'theirs' }), held(GiB, { model: 'future', lease: 'boot-l9' })], holder);
-    t.equal(stage.lease('old-l7')?.generation, worker, 'and stays with who had it first');
-    t.equal(stage.lease('boot-l9'), undefined);
-    t.equal(stage.chargedBytes(), plusTenth(GiB) + MiB + 2 * GiB, 'their bytes are charged all the same');
+    const names = ['old-s4-l7', 'old-s4-l7', 'old-s4-boot-l9', 'boot-s4-l9', 'old-l7', 'nonsense', ''];
+    announces(stage, names.map((lease, index) => held(MiB, { model: `model-${String(index)}`, lease })), holder);
+    t.strictSame(stage.view().leases.map(({ lease, model }) => [lease, model]).sort(), names.map((_, index) => [index === 0 ? 'old-s4-l7' : `old-s4-boot-l${String(index)}`, `model-${String(index)}`]).sort());
+    t.equal(stage.chargedBytes(), plusTenth(MiB) + 6 * MiB + (GiB - 7 * MiB), 'what is under no lease is charged as it is, and the rest of the figure as the floor');
   });
   await t.test('a charge beyond the card, or parts that are no sizes, count as what is there', async (t) => {
     const stage = restarted({ heldBytes: GiB });
     comesBack(stage);
     announces(stage, [
       held(GiB, { terms: terms(GiB, { chargedBytes: Number.MAX_SAFE_INTEGER }) }),
-      held(0, { model: 'b', lease: 'old-l8', state: 'loading', terms: terms(0, { chargedBytes: 0, parts: [weights(Number.MAX_SAFE_INTEGER), context(Number.MAX_SAFE_INTEGER)] }) }),
+      held(0, { model: 'b', lease: 'old-w1-l8', state: 'loading', terms: terms(0, { chargedBytes: 0, parts: [weights(Number.MAX_SAFE_INTEGER), context(Number.MAX_SAFE_INTEGER)] }) }),
     ]);
-    t.equal(stage.lease('old-l7')?.chargedBytes, plusTenth(GiB));
-    t.equal(stage.lease('old-l8')?.chargedBytes, 0);
+    t.equal(stage.lease('old-w1-l7')?.chargedBytes, plusTenth(GiB));
+    t.equal(stage.lease('old-w1-l8')?.chargedBytes, 0);
   });
   await t.test('a card that the worker cannot see gives it nothing', async (t) => {
     const stage = restarted();
     stage.card(card1);
     comesBack(stage);
     announces(stage, [held(GiB, { device: card1 })]);
-    t.equal(stage.lease('old-l7'), undefined);
+    t.equal(stage.lease('old-w1-l7'), undefined);
   });
   await t.test('a record twice, or with a floor beyond the card, is taken once and without it', async (t) => {
     const stage = restarted();
@@ -381,16 +341,16 @@ t.test('what comes back is a claim, and bounded like any', async (t) => {
   await t.test('a residency report before the whole is told is acknowledged, and decides nothing', async (t) => {
     const stage = restarted({ heldBytes: GiB });
     comesBack(stage);
-    t.equal(all(stage.report(worker, 'old-l7', 'resident', GiB), 'acknowledge').length, 1);
-    t.equal(stage.lease('old-l7'), undefined);
+    t.equal(all(stage.report(worker, 'old-w1-l7', 'resident', GiB), 'acknowledge').length, 1);
+    t.equal(stage.lease('old-w1-l7'), undefined);
   });
   await t.test('a request that extends a lease not yet told of waits for it', async (t) => {
     const stage = restarted();
     comesBack(stage);
-    const asked = stage.ask(worker, 'tales', 4 * GiB, { lease: 'old-l7', parkable: true });
+    const asked = stage.ask(worker, 'tales', 4 * GiB, { lease: 'old-w1-l7', parkable: true });
     t.equal(all(asked.effects, 'deny').length, 0);
     const back = announces(stage, [held(0, { state: 'parked', hostBytes: 4 * GiB, parkable: true, terms: terms(4 * GiB) })]);
-    t.equal(only([...back, ...stage.sample()], 'grant').lease, 'old-l7');
+    t.equal(only([...back, ...stage.sample()], 'grant').lease, 'old-w1-l7');
   });
 });
 
@@ -427,7 +387,7 @@ t.test('a process with two sessions is counted once: what one has told is no flo
   stage.truth().byProcess.set(other, 4 * GiB).set(holder, 0);
   stage.sample();
   comesBack(stage, holder);
-  announces(stage, [held(4 * GiB)], holder);
+  announces(stage, [held(4 * GiB, { lease: 'old-s4-l7' })], holder);
   sampleShared(stage, sessions, 4 * GiB);
   t.match(stage.cardView(), { leasedBytes: plusTenth(4 * GiB), floorBytes: 0, residueBytes: 0, foreignBytes: 0 }, 'once it is told it is nobody’s floor');
 

@@ -37,8 +37,8 @@ export class Book {
   /** Open leases; a closed one leaves at most a departure. */
   readonly leases = new Map<string, AuditedLease>();
   readonly closedLeases = new Map<string, AuditedLease>();
-  /** Names of leases that earlier brokers granted: never given again. */
-  readonly formerLeases = new Set<string>();
+  /** Leases that earlier brokers granted, and to whom: never given again, and nobody else's. */
+  readonly formerLeases = new Map<string, string>();
   /** As the last broker knew them. */
   formerProcesses: ReadonlyMap<string, AuditedProcess> = new Map();
   departures: Departure[] = [];
@@ -71,7 +71,7 @@ export class Book {
 
   /** Another broker starts. What was asked of the last, ordered by it and learned by it is void; who lives on is named next. */
   restart(): void {
-    for (const lease of [...this.leases.keys(), ...this.closedLeases.keys()]) this.formerLeases.add(lease);
+    for (const { lease, generation } of [...this.leases.values(), ...this.closedLeases.values()]) this.formerLeases.set(lease, generation);
     this.departures = [];
     const forgotten = [
       this.cards, this.leases, this.closedLeases, this.requests, this.answeredRequests, this.commands, this.pins, this.oomRetries, this.toldFloors,
@@ -100,6 +100,11 @@ export class Book {
   leaseOf(event: CoreEvent & { readonly generation: string; readonly lease: string }): AuditedLease | null {
     const lease = this.leases.get(event.lease);
     return lease?.generation === event.generation && this.process(event.generation) !== null ? lease : null;
+  }
+
+  /** Whom a lease was granted to, by whichever broker; null: none is known to have granted it. */
+  ownerOf(lease: string): string | null {
+    return this.formerLeases.get(lease) ?? (this.leases.get(lease) ?? this.closedLeases.get(lease))?.generation ?? null;
   }
 
   request(generation: string, request: number): AuditedRequest | null {

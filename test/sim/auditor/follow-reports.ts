@@ -115,11 +115,11 @@ function settleCommands(book: Book, lease: AuditedLease): void {
   for (const command of book.commands.values()) if (command.kind === 'move' && command.lease === lease.lease) command.settled = true;
 }
 
-/** Everything that a process says it holds: what it leaves out is over, except what it may not have heard of yet. */
+/** Everything that a process says it holds: what it leaves out is over, except what it may not have heard of yet, and what it may mean by the name of another's lease. */
 export function followAnnouncement(book: Book, event: Extract<CoreEvent, { type: 'models_announced' }>): void {
-  const named = new Set(event.models.map((model) => model.lease));
+  const named = new Set(event.models.map(({ lease, model }) => (lease === null || book.ownerOf(lease) === event.generation ? lease : `any of ${model}`)));
   for (const lease of book.leasesOf(event.generation)) {
-    if (!named.has(lease.lease) && lease.stage !== 'granted') book.closeLease(lease, lease.stage === 'loading' ? lease.promiseBytes : lease.residentBytes);
+    if (!named.has(lease.lease) && !named.has(`any of ${lease.model}`) && lease.stage !== 'granted') book.closeLease(lease, lease.stage === 'loading' ? lease.promiseBytes : lease.residentBytes);
   }
   // One that is back goes on with whatever it has, a copy alone among it.
   const isBack = book.process(event.generation)?.state === 'away';

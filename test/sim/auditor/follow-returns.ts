@@ -63,7 +63,7 @@ export function followReturn(book: Book, event: Of<'models_announced'>): void {
   if (process?.state !== 'away' || !process.connected) return;
   for (const state of event.models) {
     const device = state.device ?? process.devices[0] ?? null;
-    const isNews = process.closes.length > 0 && state.lease !== null && state.state !== 'absent' && !book.leases.has(state.lease);
+    const isNews = process.closes.length > 0 && state.lease !== null && state.state !== 'absent' && !book.leases.has(state.lease) && (book.ownerOf(state.lease) ?? process.generation) === process.generation;
     if (isNews && device !== null && book.cards.has(device)) takeIn(book, process, state, state.lease, device);
   }
   // All that is told is known now, and no more is charged on suspicion.

@@ -32,6 +32,9 @@ export function checkAnswer(check: Check, effect: Answer): void {
     return;
   }
   if (effect.type !== 'fail' && !fitting[effect.type].includes(request.kind)) check.broken('answer-kind', `${name} answers a ${request.kind} request`);
+  if (effect.type === 'acknowledge' && request.lease !== null && (book.ownerOf(request.lease) ?? request.generation) !== request.generation) {
+    check.broken('lease-owner', `${name}: what it says of ${request.lease}, which was granted to another, is taken in`);
+  }
   if ('explain' in effect) checkRecord(check, effect, request);
   if (effect.type === 'deny' || effect.type === 'fail') checkRefusal(check, effect, request);
   if (effect.type === 'deny') checkShares(check, effect, request);

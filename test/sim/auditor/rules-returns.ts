@@ -94,6 +94,14 @@ function patienceUs(check: Check, process: AuditedProcess): number {
   return (process.connected ? Math.min(spawnTimeoutMs, moveTimeoutMs) : reattachGraceMs) * 1_000;
 }
 
+/** Whoever names it, a lease is whose it was granted to. */
+export function checkOwners(check: Check, view: LedgerView): void {
+  for (const { lease, generation } of view.leases) {
+    const owner = check.book.ownerOf(lease);
+    if (owner !== null && owner !== generation) check.broken('lease-owner', `${lease} is shown as a lease of ${generation}; it was granted to ${owner}`);
+  }
+}
+
 /** One process holds one model once, and one lease is one. What a holder calls so may be two things, where the seed says so. */
 export function checkDoubled(check: Check, view: LedgerView): void {
   const seen = new Set<string>();

@@ -2,7 +2,7 @@
 import type { CardView, LedgerView } from '../../../broker/core/view.js';
 import type { Check } from './check.js';
 import { checkForming, checkTogether } from './rules-gangs.js';
-import { checkDoubled, checkShownClosed } from './rules-returns.js';
+import { checkDoubled, checkOwners, checkShownClosed } from './rules-returns.js';
 import { checkMemoryView } from './rules-memory.js';
 import { checkThrashView } from './rules-thrash.js';
 import type { AuditedCard, AuditedLease, AuditedProcess } from './records.js';
@@ -16,6 +16,7 @@ export function checkView(check: Check, view: LedgerView): void {
     if (card !== undefined) checkCard(check, shown, card);
   }
   checkDoubled(check, view);
+  checkOwners(check, view);
   checkThrashView(check, view);
   for (const lease of view.leases) {
     const audited = check.book.leases.get(lease.lease);

@@ -79,8 +79,16 @@ export const restartMutants: readonly Mutant[] = [
     from: "(state !== 'parking' && state !== 'unloading') || isUnwatched(core, card)", to: "state !== 'parking' && state !== 'unloading'",
   },
   {
-    name: 'lease-names-again', about: 'a new broker gives the names of leases that the last one gave', file: 'ledger/lease-store.js',
-    from: '`${core.options.bootId}-l${String(core.nextLease++)}`', to: '`sim-l${String(core.nextLease++)}`',
+    name: 'lease-names-again', about: 'a new broker gives the names of leases that the last one gave', file: 'ledger/lease-id.js',
+    from: '`${generation}-${bootId}-${number}`', to: '`${generation}-${number}`',
+  },
+  {
+    name: 'owner-unchecked', about: 'who names a lease of another first, after a restart, has it', file: 'ledger/lease-id.js',
+    from: 'owner !== generation || core.leases.has(id)', to: 'core.leases.has(id)',
+  },
+  {
+    name: 'report-of-anothers', about: 'what is said of a lease of another that is not back yet is acknowledged', file: 'ledger/lease-id.js',
+    from: 'core.leases.get(id)?.generation ?? pattern.exec(id)?.[1] ?? null', to: 'core.leases.get(id)?.generation ?? null',
   },
   {
     name: 'orphan-at-once', about: 'a worker of an earlier broker is ended before it can come back', file: 'restart/reattach.js',
