@@ -67,6 +67,8 @@ export interface Seat {
   pendingBytes: number;
   /** The driver's figure for this process in the last sample; null without one. */
   readingBytes: number | null;
+  /** What the driver last showed of it, while it shows nothing of it; 0 while it does, or when it never has. */
+  vanishedBytes: number;
   /** What the driver keeps of it in host memory, as last told (B113). */
   spilledBytes: number;
   /** Unattributed bytes seen in a quiet moment: what a release is measured against. */

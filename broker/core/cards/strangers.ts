@@ -24,10 +24,14 @@ export function areStrangers(core: Core, card: Card): boolean {
   return card.returning.size === 0 && card.ending.size === 0 && !hasVanished(core, card);
 }
 
-/** A process that should take bytes here is no longer listed. */
+/** A process that should take bytes here is no longer listed. One that starts or loads has not told of all that it takes: there what was listed counts. */
 function hasVanished(core: Core, card: Card): boolean {
+  const { measureToleranceBytes } = core.options.limits;
   for (const seat of card.seats.values()) {
-    if (seat.readingBytes === 0 && seat.leasedBytes + seat.floor.residentBytes + seat.residue.residentBytes > core.options.limits.measureToleranceBytes) return true;
+    if (seat.readingBytes !== 0) continue;
+    if (seat.leasedBytes + seat.floor.residentBytes + seat.residue.residentBytes > measureToleranceBytes) return true;
+    const isUntold = seat.unsettled > 0 || core.processes.get(seat.generation)?.state === 'spawning';
+    if (isUntold && seat.vanishedBytes > measureToleranceBytes) return true;
   }
   return false;
 }

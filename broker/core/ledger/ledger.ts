@@ -26,7 +26,7 @@ export function seatOf(core: Core, card: Card, generation: string): Seat {
     residue: newCharge('residue', `residue ${generation}`, card.device, generation),
     leases: new Set(),
     chargedBytes: 0, unseenBytes: 0, seenBytes: 0, coming: { chargedBytes: 0, unseenBytes: 0, seenBytes: 0 }, pendingBytes: 0, leasedBytes: 0, unsettled: 0,
-    readingBytes: null, spilledBytes: 0, baselineBytes: 0, floorSource: 'unknown', hadLease: false, leasedSinceAtUs: 0, cut: { charged: new Set(), resident: new Set() }, remeasure: new Set(), loweredAtUs: 0,
+    readingBytes: null, vanishedBytes: 0, spilledBytes: 0, baselineBytes: 0, floorSource: 'unknown', hadLease: false, leasedSinceAtUs: 0, cut: { charged: new Set(), resident: new Set() }, remeasure: new Set(), loweredAtUs: 0,
   };
   card.seats.set(generation, seat);
   core.dirty.add(card.device);
@@ -161,6 +161,8 @@ export function dropCharge(core: Core, charge: Charge): void {
 
 /** Sets the driver's figure for a process; null: there is none. */
 export function setReading(card: Card, seat: Seat, bytes: number | null): void {
+  if (bytes !== null && bytes > 0) seat.vanishedBytes = 0;
+  else if (seat.readingBytes !== null && seat.readingBytes > 0) seat.vanishedBytes = seat.readingBytes;
   seat.readingBytes = bytes;
   refreshPending(card, seat);
 }

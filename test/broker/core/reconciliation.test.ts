@@ -363,6 +363,36 @@ t.test('a process that is no longer listed and has left the wire confirms nothin
   test.end();
 });
 
+t.test('what a process had taken of a load, or of its start, is not a stranger’s when it vanishes from the list before its end is known', (test) => {
+  for (const dies of ['loading', 'starting', 'loading, read by another rung in between'] as const) {
+    const stage = new Stage();
+    stage.card(card0, { floorBytes: 3 * GiB });
+    stage.samples = false;
+    const generation = dies === 'starting' ? only(stage.place(stage.session(), 'a', { device: card0 }).effects, 'spawn').generation : stage.session('holder');
+    stage.sample();
+    if (dies !== 'starting') stage.begin(generation, stage.granted(generation, 'a', 6 * GiB));
+    stage.take(generation, 2 * GiB);
+    stage.sample();
+    // It has died; the driver has not given its bytes back yet, and lists it no more.
+    stage.take(generation, -2 * GiB);
+    stage.truth().foreignBytes = 2 * GiB;
+    if (dies === 'loading, read by another rung in between') {
+      stage.truth().confirms = 'total';
+      stage.sample();
+      stage.truth().confirms = 'process';
+    }
+    stage.sample();
+    stage.exit(generation);
+    stage.sample();
+    test.equal(stage.cardView().returningBytes, 2 * GiB, dies);
+    test.equal(stage.cardView().foreignBytes, 0, 'nobody else’s');
+    stage.truth().foreignBytes = 0;
+    stage.sample();
+    test.equal(stage.chargedBytes(), 0);
+  }
+  test.end();
+});
+
 t.test('a reading taken before the ledger alone took a release for done, and come after it, is held against nobody', (test) => {
   const stage = new Stage({ allowLedgerOnly: true });
   stage.card();

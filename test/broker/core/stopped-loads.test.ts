@@ -180,3 +180,25 @@ t.test('a load that is stopped after its command had been given up is over; one 
   }
   test.end();
 });
+
+t.test('a return that has begun and is put away again before anything of it was there: nothing stays promised, and it is granted anew', (test) => {
+  for (const confirms of ['process', 'total'] as const) {
+    const stage = new Stage();
+    stage.card(card0, { confirms });
+    const worker = stage.worker();
+    const lease = stage.resident(worker, 'tales', 6 * GiB, { parkable: true });
+    stage.take(worker, -6 * GiB);
+    stage.report(worker, lease, 'parked', 0, { hostBytes: 6 * GiB });
+    stage.pass(1_000);
+    test.equal(stage.chargedBytes(), 0);
+    stage.granted(worker, 'tales', 6 * GiB, { lease, parkable: true });
+    stage.begin(worker, lease);
+    test.equal(stage.chargedBytes(), plusTenth(6 * GiB));
+    stage.report(worker, lease, 'parking', 0, { hostBytes: 6 * GiB });
+    stage.report(worker, lease, 'parked', 0, { hostBytes: 6 * GiB });
+    stage.pass(1_000);
+    test.match(stage.lease(lease), { state: 'parked', chargedBytes: 0 }, confirms);
+    test.equal(stage.granted(worker, 'tales', 6 * GiB, { lease, parkable: true }), lease);
+  }
+  test.end();
+});

@@ -73,7 +73,9 @@ export class Auditor {
   private noteUnclear(event: Extract<CoreEvent, { type: 'sampled' }>): void {
     const card = this.book.cards.get(event.device);
     const isUnclear = event.processes === null || (strangersThen(this.book, this.truth, event.device, event.takenAtUs) ?? 0) > 0;
-    if (card !== undefined && isUnclear) card.unclearAtUs = event.atUs;
+    if (card === undefined) return;
+    card.isUnclear = isUnclear;
+    if (isUnclear) card.unclearAtUs = event.atUs;
   }
 
   private blame(record: ExplainRecord): void {

@@ -82,7 +82,7 @@ function followCard(book: Book, event: CardEvent): void {
       return;
     }
     followFound(book, device);
-    book.cards.set(device, { device, totalBytes, reserveBytes, confirms, floorBytes, yieldFreeBytes, strangers: [], sample: null, lostSinceUs: null, missing: null, unclearAtUs: Number.NEGATIVE_INFINITY });
+    book.cards.set(device, { device, totalBytes, reserveBytes, confirms, floorBytes, yieldFreeBytes, strangers: [], sample: null, lostSinceUs: null, missing: null, unclearAtUs: Number.NEGATIVE_INFINITY, isUnclear: true });
     return;
   }
   const card = book.cards.get(event.device);
@@ -231,6 +231,7 @@ function processGone(book: Book, process: AuditedProcess): void {
   process.state = 'gone';
   const devices = [...process.devices, ...book.leasesOf(process.generation).map((lease) => lease.device)];
   process.freeByExit = devices.some((device) => book.isLedgerOnly(device));
+  for (const { device, isUnclear } of book.cards.values()) if (!isUnclear) process.clearAtEnd.add(device);
   if (process.closes.length > 0) book.lastReturnUs = book.nowUs;
   for (const lease of book.leasesOf(process.generation)) if (lease.stage === 'loading' && !lease.isQuarantined) noteFailure(book, book.loadBackOffs, `${lease.device} ${lease.model}`, 'anybody');
   for (const lease of book.leasesOf(process.generation)) book.closeLease(lease, leftBehindBytes(lease));

@@ -30,6 +30,10 @@ export function followReport(book: Book, event: Extract<CoreEvent, { type: 'resi
   } else if (lowered > 0) {
     book.depart(lease.device, lease.generation, lowered, book.beneficiaryOf(lease));
     lease.promiseBytes = event.residentBytes;
+  } else if (event.state === 'parked' && lease.stage === 'loading') {
+    // Begun, and put away before it was there: nothing more comes of that grant.
+    book.depart(lease.device, lease.generation, lease.promiseBytes - event.residentBytes, book.beneficiaryOf(lease));
+    lease.promiseBytes = event.residentBytes;
   }
   if (event.state === 'parked') park(book, lease);
   lease.residentBytes = event.residentBytes;

@@ -5,7 +5,7 @@ import type { AuditedProcess } from './records.js';
 export function newProcess(book: Book, generation: string, role: AuditedProcess['role'], engine: string | null, devices: readonly string[]): AuditedProcess {
   const floors = new Map(devices.map((device) => [device, leastFloorBytes(book, engine, device)]));
   return {
-    generation, role, engine, devices, state: role === 'worker' ? 'spawning' : 'ready', startedAtUs: book.nowUs, startedAttendedUs: book.clock.mostUs, startedFor: null, freeByExit: false, readyAtUs: book.nowUs, heardAtUs: book.nowUs,
+    generation, role, engine, devices, state: role === 'worker' ? 'spawning' : 'ready', startedAtUs: book.nowUs, startedAttendedUs: book.clock.mostUs, startedFor: null, freeByExit: false, clearAtEnd: new Set(), readyAtUs: book.nowUs, heardAtUs: book.nowUs,
     heardAttendedUs: book.clock.mostUs, heardLeastUs: book.clock.leastUs, saidAtUs: book.nowUs, connected: role !== 'worker', closes: [], onRecord: [], waitedForSince: null, floors, awayFloors: new Map(), statedFloors: new Map(floors), lastUsefulUs: book.nowUs, profilesFreeMemory: false,
     remeasureSinceUs: null, misbehaviour: 0, commandFailures: 0,
   };

@@ -21,6 +21,8 @@ export interface AuditedCard {
   missing: { readonly reading: MissingReading; readonly sinceUs: number } | null;
   /** When a reading last had strangers in it, or no figures by process. */
   unclearAtUs: number;
+  /** No reading since has been clear. */
+  isUnclear: boolean;
 }
 
 /** `away`: it has lost its broker, or an earlier one, and has not said to this one what it holds. */
@@ -38,6 +40,8 @@ export interface AuditedProcess {
   readonly startedAttendedUs: number;
   /** It ended while nothing was read and the ledger alone counted: by its exit its bytes are free. */
   freeByExit: boolean;
+  /** Cards where the last reading before its end told strangers from ours: what it leaves there cannot pass for theirs. */
+  readonly clearAtEnd: Set<string>;
   /** Whose placement it was started for; null: it has been asked for something since. */
   startedFor: string | null;
   readyAtUs: number;

@@ -71,7 +71,7 @@ function checkSeen(check: Check, shown: CardView, card: AuditedCard, chargedByte
   for (const [generation, bytes] of truth.at(card.device, card.sample.takenAtUs)?.byProcess ?? []) {
     const process = book.processes.get(generation);
     // One that has not said that it is ready may be anybody's yet; one that a broker found on record may die before it has read the card; what a dead one leaves is told from the total, when all else is at rest.
-    if (process === undefined || isUnheard(process) || (process.state === 'gone' && (process.freeByExit || !isAtRest(check, card)))) continue;
+    if (process === undefined || isUnheard(process) || (process.state === 'gone' && (process.freeByExit || !process.clearAtEnd.has(card.device) || !isAtRest(check, card)))) continue;
     if (process.closes.length > 0 && !truth.card(card.device).processes().includes(generation)) continue;
     // What it said since the reading was taken, or with its last breath, may have lowered its charge.
     if (process.saidAtUs >= card.sample.takenAtUs - (process.state === 'gone' ? lastBreathUs : 0)) continue;

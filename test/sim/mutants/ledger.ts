@@ -3,6 +3,10 @@ import type { Mutant } from './mutant.js';
 
 export const ledgerMutants: readonly Mutant[] = [
   {
+    name: 'vanished-untold', about: 'what a process that dies in a load has left passes for a stranger’s', file: 'cards/strangers.js', pinnedBy: 'reconciliation',
+    from: 'isUntold && seat.vanishedBytes > measureToleranceBytes', to: 'false',
+  },
+  {
     name: 'reservation-dropped', about: 'a grant charges nothing until it is loaded', file: 'requests/grant.js',
     from: 'setCharged(core, lease.charge, lease.charge.wantedBytes + growBytes);', to: '',
   },
