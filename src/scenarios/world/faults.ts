@@ -26,6 +26,8 @@ export interface Faults {
   readonly crashMs: number;
   readonly stallMs: number;
   readonly breakMs: number;
+  /** A worker is told by somebody else to end, and says so. */
+  readonly leaveMs: number;
   /** The broker itself is killed, and started anew a while later. */
   readonly restartMs: number;
   /** A process that has lost its broker does not look for one again. */
@@ -72,7 +74,7 @@ export interface Faults {
 export const noFaults: Faults = {
   freeLagMsMax: 0, exitLagMsMax: 0, residualBytesMax: 0, foreignMs: 0, foreignShareMax: 0,
   probeFails: 0, probeHangs: 0, probeLateMsMax: 0, probeOutageMs: 0, lowerRungMs: 0, cardLostMs: 0,
-  crashMs: 0, stallMs: 0, breakMs: 0, restartMs: 0, neverReturns: 0, claimsOthers: 0, breaksAtGrant: 0, spawnFails: 0, spawnHangs: 0, loadFails: 0, loadHangs: 0, leaksOnFailure: 0,
+  crashMs: 0, stallMs: 0, breakMs: 0, leaveMs: 0, restartMs: 0, neverReturns: 0, claimsOthers: 0, breaksAtGrant: 0, spawnFails: 0, spawnHangs: 0, loadFails: 0, loadHangs: 0, leaksOnFailure: 0,
   ackEarly: 0, ackLies: 0, freesShort: 0, misplaces: 0, overAllocates: 0, ignoresCommands: 0,
   answersLate: 0, answersTwice: 0, answersWrong: 0, slowToBegin: 0, losesGrants: 0,
   ignoresSigterm: 0, unkillable: 0, staleMessages: 0,

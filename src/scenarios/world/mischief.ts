@@ -22,6 +22,7 @@ export class Mischief {
     this.repeat('crashMs', () => this.crashOne());
     this.repeat('stallMs', () => this.stopOne());
     this.repeat('breakMs', () => this.breakOne());
+    this.repeat('leaveMs', () => this.tellOneToEnd());
     this.repeat('restartMs', () => this.world.restartBroker(this.world.returns.downMs(this.world.knobs.limits.reattachGraceMs)));
     this.repeat('loopStallMs', () => this.world.shell.stall(msToUs(this.random.int(50, this.world.faults.loopStallMsMax))));
     this.repeatForeignMemory();
@@ -95,6 +96,12 @@ export class Mischief {
       return;
     }
     for (const holder of world.holders) if (holder.generation === victim.generation) holder.breakConnection(random.int(100, 20_000));
+  }
+
+  /** Not by the broker, which hears of it from the worker alone. */
+  private tellOneToEnd(): void {
+    const workers = [...this.world.workers.values()].filter((worker) => worker.alive && !worker.isEnding);
+    if (workers.length > 0) this.random.pick(workers).leaveUnasked();
   }
 
   private living(): ModelHost[] {

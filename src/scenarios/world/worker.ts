@@ -104,6 +104,15 @@ export class Worker extends ModelHost implements CallTaker, Ended {
     if (this.heedsSigterm && !this.isStopped) this.later(this.world.random.int(5, 300), () => this.end('exit code 0'));
   }
 
+  /** SIGTERM from somebody else: it says so to its broker, where it has one. */
+  leaveUnasked(): void {
+    this.later(0, () => {
+      if (this.ending) return;
+      if (this.isReady) this.say({ type: 'process_ending', reason: 'SIGTERM' });
+      this.askToEnd();
+    });
+  }
+
   unkillableMs(): number {
     return this.world.faults.unkillable > 0 ? this.behaviour.unkillableMs : 0;
   }

@@ -19,7 +19,7 @@ import { checkGangs } from './rules-gangs.js';
 import { checkGrant, checkLoaded } from './rules-grants.js';
 import { checkGrowth, checkMemoryGrant, checkMemoryMove, checkMemoryShort, checkTrim } from './rules-memory.js';
 import { checkOom } from './rules-oom.js';
-import { checkPlaced, checkSpawn, checkSpilled, checkStray, checkTerminate } from './rules-processes.js';
+import { checkEnding, checkPlaced, checkSpawn, checkSpilled, checkStray, checkTerminate } from './rules-processes.js';
 import { checkRecords } from './rules-records.js';
 import { checkGivenUp } from './rules-returns.js';
 import { checkDamped, checkThrash, followThrash } from './rules-thrash.js';
@@ -57,6 +57,7 @@ export class Auditor {
     }
     for (const key of check.spawnFailures) noteFailure(this.book, this.book.loadBackOffs, key, 'anybody');
     checkOpenRequests(check);
+    checkEnding(check);
     if (event.type === 'ticked') {
       checkGivenUp(check);
       checkThrash(check);

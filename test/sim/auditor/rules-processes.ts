@@ -57,6 +57,14 @@ export function checkTerminate(check: Check, terminate: EffectOf<'terminate'>): 
   if (cause !== null) check.broken('terminated-without-cause', `${name}: ${cause}`);
 }
 
+/** A worker that says that it ends is none to count on, and gets the grace of every end. */
+export function checkEnding(check: Check): void {
+  const { book, event } = check;
+  if (event.type !== 'process_ending') return;
+  const process = book.process(event.generation);
+  if (process?.role === 'worker' && process.state !== 'ending') check.broken('ending-ignored', `${event.generation} has said that it ends, and is ${process.state}`);
+}
+
 /** Null when the cause holds; else what speaks against it. */
 function whyNot(check: Check, process: AuditedProcess, cause: EffectOf<'terminate'>['cause']): string | null {
   const { book } = check;

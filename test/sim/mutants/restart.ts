@@ -91,6 +91,10 @@ export const restartMutants: readonly Mutant[] = [
     from: 'core.leases.get(id)?.generation ?? pattern.exec(id)?.[1] ?? null', to: 'core.leases.get(id)?.generation ?? null',
   },
   {
+    name: 'ending-unheard', about: 'a worker that says that it ends is counted on', file: 'processes/process.js',
+    from: "terminate(core, process, 'leaving', `it ends: ${event.reason}`);", to: ';',
+  },
+  {
     name: 'orphan-at-once', about: 'a worker of an earlier broker is ended before it can come back', file: 'restart/reattach.js',
     from: "core.timers.set('detached', generation, inMs(core, core.options.limits.reattachGraceMs));", to: "core.timers.set('detached', generation, inMs(core, 1));",
   },
