@@ -128,15 +128,15 @@ function believableModels(core: Core, event: Of<'models_announced'>): CoreEvent 
   return { ...event, models };
 }
 
-/** A reading beyond the card is cut down to it: nobody's claim, and still no more than there is. */
+/** A driver that says of one process what cannot be is believed of none in that reading: its total may be right, and who has it is unknown. A total beyond the card is cut down to it. */
 function believableSample(core: Core, event: Of<'sampled'>): CoreEvent {
   const mostBytes = mostOn(core, event.device);
-  const isWild = event.usedBytes > mostBytes || event.processes?.some(({ usedBytes }) => usedBytes > mostBytes) === true;
-  if (!isWild) return event;
+  const isWild = [...event.processes ?? [], ...event.strangers ?? []].some(({ usedBytes }) => !isWithin(usedBytes, mostBytes));
+  if (!isWild && !(event.usedBytes > mostBytes)) return event;
   count(core, 'claimsRefused');
-  const processes = event.processes?.map((reading) => ({ ...reading, usedBytes: Math.min(reading.usedBytes, mostBytes) })) ?? null;
   // What contradicts itself stays so, and is no reading at all.
-  return event.usedBytes > event.totalBytes ? { ...event, processes } : { ...event, usedBytes: Math.min(event.usedBytes, mostBytes), processes };
+  const usedBytes = event.usedBytes > event.totalBytes ? event.usedBytes : Math.min(event.usedBytes, mostBytes);
+  return isWild ? { ...event, usedBytes, processes: null, strangers: [] } : { ...event, usedBytes };
 }
 
 /** The most bytes that one process can hold there; a card that is not known bounds nothing but the count itself. */

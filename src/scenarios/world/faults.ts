@@ -16,6 +16,8 @@ export interface Faults {
   readonly probeFails: number;
   readonly probeHangs: number;
   readonly probeLateMsMax: number;
+  /** A reading that cannot be, or is less than is there. */
+  readonly probeWild: number;
   /** The probe of a card is away for up to ten seconds. */
   readonly probeOutageMs: number;
   /** A lower rung answers for up to ten seconds: the total alone, no figures by process. */
@@ -73,7 +75,7 @@ export interface Faults {
 
 export const noFaults: Faults = {
   freeLagMsMax: 0, exitLagMsMax: 0, residualBytesMax: 0, foreignMs: 0, foreignShareMax: 0,
-  probeFails: 0, probeHangs: 0, probeLateMsMax: 0, probeOutageMs: 0, lowerRungMs: 0, cardLostMs: 0,
+  probeFails: 0, probeHangs: 0, probeLateMsMax: 0, probeWild: 0, probeOutageMs: 0, lowerRungMs: 0, cardLostMs: 0,
   crashMs: 0, stallMs: 0, breakMs: 0, leaveMs: 0, restartMs: 0, neverReturns: 0, claimsOthers: 0, breaksAtGrant: 0, spawnFails: 0, spawnHangs: 0, loadFails: 0, loadHangs: 0, leaksOnFailure: 0,
   ackEarly: 0, ackLies: 0, freesShort: 0, misplaces: 0, overAllocates: 0, ignoresCommands: 0,
   answersLate: 0, answersTwice: 0, answersWrong: 0, slowToBegin: 0, losesGrants: 0,

@@ -97,6 +97,7 @@ export function knobsOf(seed: number): Knobs {
   const restartMs = restarts.chance(0.3) ? restarts.pick([6_000, 15_000, 40_000]) : 0;
   const neverReturns = restartMs > 0 && restarts.chance(0.5) ? 0.3 : 0;
   const breaksAtGrant = restartMs > 0 && restarts.chance(0.3) ? 0.1 : 0;
+  const probeWild = faults !== noFaults && new Prng(seed, 'wild').chance(0.3) ? 0.05 : 0;
   const leaveMs = faults !== noFaults && new Prng(seed, 'leaving').chance(0.35) ? 20_000 : 0;
   const claimsOthers = restartMs > 0 && new Prng(seed, 'claims').chance(0.4) ? 0.2 : 0;
   // With a grace a connection that breaks is no end: then it may break often.
@@ -128,7 +129,7 @@ export function knobsOf(seed: number): Knobs {
     twins: twins.chance(0.4) ? twins.pick([0.1, 0.5]) : 0,
     classPolicies,
     allowLedgerOnly: cards.some((card) => card.confirms === 'none') || random.chance(0.15),
-    faults: { ...faults, ...wideFaults, loadHangs, breakMs, leaveMs, restartMs, neverReturns, claimsOthers, breaksAtGrant },
+    faults: { ...faults, ...wideFaults, loadHangs, probeWild, breakMs, leaveMs, restartMs, neverReturns, claimsOthers, breaksAtGrant },
     memory,
   };
 }
@@ -282,6 +283,7 @@ function faultKnobs(random: Prng): Faults {
     probeFails: some(0.2),
     probeHangs: some(0.05),
     probeLateMsMax: some(2_500),
+    probeWild: 0,
     probeOutageMs: some(30_000),
     lowerRungMs: some(30_000),
     cardLostMs: 0,

@@ -3,6 +3,7 @@ import type { MissingReading, StrangerReading } from '../../../broker/core/event
 import type { SimCard } from './card.js';
 import type { WorldContext } from './context.js';
 import { msToUs, type Timer } from './scheduler.js';
+import { WildReadings, hiddenBytes } from './wild-readings.js';
 
 /** What was true on the card when a reading was taken; the auditor's, never the broker's. */
 export interface TruthAtSample {
@@ -10,6 +11,8 @@ export interface TruthAtSample {
   readonly foreignBytes: number;
   readonly usedBytes: number;
   readonly byProcess: ReadonlyMap<string, number>;
+  /** What the reading keeps of that from whoever reads it. */
+  readonly hiddenBytes: number;
 }
 
 /** More than a broker finds waiting for it after its longest stall. */
@@ -35,8 +38,11 @@ export class Prober {
   private readonly timers = new Map<string, Timer>();
   /** Readings asked for by a broker that is gone reach nobody. */
   private boot = 0;
+  private readonly wild: WildReadings;
 
-  constructor(private readonly world: WorldContext) {}
+  constructor(private readonly world: WorldContext) {
+    this.wild = new WildReadings(world.knobs.seed);
+  }
 
   start(): void {
     for (const card of this.world.cards) this.repeat(card);
@@ -122,17 +128,20 @@ export class Prober {
     const { device, confirms, totalBytes } = card.about;
     const { scheduler } = this.world;
     const byProcess = new Map([...card.processes(), ...card.ghosts()].map((generation) => [generation, card.bytesOf(generation)]));
-    const truth: TruthAtSample = { takenAtUs: scheduler.coreUs, foreignBytes: card.foreignBytes, usedBytes: isFull ? totalBytes : card.usedBytes(), byProcess };
+    const isMemory = card === this.world.memory;
+    const living = card.processes().map((generation) => ({ generation, usedBytes: card.bytesOf(generation) }));
+    const isLower = !isMemory && scheduler.nowUs < (this.lowerRungUntilUs.get(device) ?? -1);
+    const usedBytes = isFull ? totalBytes : card.usedBytes();
+    const shown = this.wild.shown({ usedBytes, processes: confirms === 'process' && !isLower ? living : null }, totalBytes, this.world.faults.probeWild, isMemory);
+    const truth: TruthAtSample = { takenAtUs: scheduler.coreUs, foreignBytes: card.foreignBytes, usedBytes, byProcess, hiddenBytes: hiddenBytes(usedBytes, shown) };
     const truths = this.truths.get(device) ?? [];
     truths.push(truth);
     if (truths.length > truthsKept) truths.shift();
     this.truths.set(device, truths);
-    const living = card.processes().map((generation) => ({ generation, usedBytes: card.bytesOf(generation) }));
-    const isLower = card !== this.world.memory && scheduler.nowUs < (this.lowerRungUntilUs.get(device) ?? -1);
-    const processes = confirms === 'process' && !isLower ? living : null;
+    const { processes } = shown;
     const spilled = card.spilled();
     this.afterwards(delayMs, () => {
-      this.world.tell({ type: 'sampled', device, takenAtUs: truth.takenAtUs, usedBytes: truth.usedBytes, totalBytes, truth: isLower ? 'nvidia-smi' : card === this.world.memory ? 'system' : 'simulated', processes, ...(processes === null ? {} : { strangers: strangersOf(truth.foreignBytes) }), ...(spilled === undefined ? {} : { spilled }) });
+      this.world.tell({ type: 'sampled', device, takenAtUs: truth.takenAtUs, usedBytes: shown.usedBytes, totalBytes, truth: isLower ? 'nvidia-smi' : isMemory ? 'system' : 'simulated', processes, ...(processes === null ? {} : { strangers: strangersOf(truth.foreignBytes) }), ...(spilled === undefined ? {} : { spilled }) });
       this.landed(device, truth.takenAtUs);
     });
   }

@@ -93,16 +93,30 @@ t.test('a worker whose first word is a false floor is ended, and who waited for 
   test.end();
 });
 
-t.test('readings of processes beyond the card are cut down to it', (test) => {
-  const stage = new Stage();
-  stage.card();
-  const worker = stage.worker();
-  stage.nowUs += 10;
-  stage.send({ type: 'sampled', device: card0, takenAtUs: stage.nowUs, usedBytes: 30 * GiB, totalBytes: 30 * GiB, truth: 'nvml', processes: [{ generation: worker, usedBytes: hugeBytes }] });
-  test.equal(stage.cardView().sampledUsedBytes, 24 * GiB);
-  test.ok(stage.chargedBytes() <= plusTenth(24 * GiB));
-  stage.pass(3_000);
-  test.equal(stage.counter('claimsRefused'), 1);
+t.test('a figure of a process that cannot be is nobody’s fault: of that reading the total alone counts, cut down to the card', (test) => {
+  for (const bytes of [24 * GiB + 1, hugeBytes, Number.NaN, -1, 0.5]) {
+    const stage = new Stage();
+    stage.card();
+    const worker = stage.worker({ floorBytes: GiB });
+    const lease = stage.resident(worker, 'a', 4 * GiB);
+    stage.samples = false;
+    stage.release(worker, lease);
+    const before = stage.chargedBytes();
+    const read = (processes: number, strangers: number): Effect[] => {
+      stage.nowUs += 10;
+      return stage.send({ type: 'sampled', device: card0, takenAtUs: stage.nowUs, usedBytes: 30 * GiB, totalBytes: 30 * GiB, truth: 'nvml', processes: [{ generation: worker, usedBytes: processes }], strangers: [{ pid: 7, usedBytes: strangers }] });
+    };
+    for (const effects of [read(bytes, 0), read(5 * GiB, bytes)]) {
+      test.strictSame(effects.filter(({ type }) => type === 'terminate'), [], String(bytes));
+      test.equal(stage.chargedBytes(), before, 'nothing is charged for it, and no figure that is no count passes for nothing');
+      test.match(stage.lease(lease), { state: 'releasing' });
+      test.match(stage.cardView(), { sampledUsedBytes: 24 * GiB, missing: null });
+    }
+    test.equal(stage.counter('claimsRefused'), 2);
+    stage.take(worker, -4 * GiB);
+    stage.sample();
+    test.equal(stage.lease(lease), undefined, 'the next reading tells');
+  }
   test.end();
 });
 

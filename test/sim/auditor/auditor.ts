@@ -8,6 +8,7 @@ import type { CoreEvent } from '../../../broker/core/events.js';
 import type { Effect } from '../../../broker/core/effects.js';
 import type { ExplainRecord } from '../../../broker/core/explain.js';
 import type { OutOfMemory } from '../../../src/scenarios/world/context.js';
+import { believed } from './believed-readings.js';
 import { Book, type BookOptions } from './book.js';
 import type { Check, Truth, Violation } from './check.js';
 import { followEffect } from './follow-effects.js';
@@ -37,7 +38,8 @@ export class Auditor {
     this.book = new Book(options);
   }
 
-  observe(event: CoreEvent, effects: readonly Effect[]): void {
+  observe(happened: CoreEvent, effects: readonly Effect[]): void {
+    const event = believed(this.book, happened);
     // The first answer to a command counts; after that it is no news.
     if (event.type === 'command_answered') followMemoryAnswer(this.book, event);
     followEvent(this.book, event);
@@ -73,7 +75,7 @@ export class Auditor {
 
   private noteUnclear(event: Extract<CoreEvent, { type: 'sampled' }>): void {
     const card = this.book.cards.get(event.device);
-    const isUnclear = event.processes === null || (strangersThen(this.book, this.truth, event.device, event.takenAtUs) ?? 0) > 0;
+    const isUnclear = event.processes === null || (this.truth.at(event.device, event.takenAtUs)?.hiddenBytes ?? 0) > 0 || (strangersThen(this.book, this.truth, event.device, event.takenAtUs) ?? 0) > 0;
     if (card === undefined) return;
     card.isUnclear = isUnclear;
     if (isUnclear) card.unclearAtUs = event.atUs;

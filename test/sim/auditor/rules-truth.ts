@@ -13,7 +13,7 @@ export function checkTruth(check: Check, name: string, card: AuditedCard, owner:
   if (sampled === null) return;
   const now = truth.card(card.device);
   let boundBytes = now.foreignBytes;
-  let unknowableBytes = Math.max(0, now.foreignBytes - sampled.foreignBytes);
+  let unknowableBytes = sampled.hiddenBytes + Math.max(0, now.foreignBytes - sampled.foreignBytes);
   for (const generation of new Set([...now.processes(), ...now.ghosts(), ...sampled.byProcess.keys(), ...living(check, card.device)])) {
     const trueBytes = now.bytesOf(generation);
     const promised = promisedBytes(check, card.device, generation);

@@ -14,8 +14,9 @@ export function noteStrangers(book: Book, truth: Truth, event: Extract<CoreEvent
   const card = book.cards.get(event.device);
   const bytes = strangersThen(book, truth, event.device, event.takenAtUs);
   if (card === undefined || card.yieldFreeBytes === null || event.processes === null || bytes === null) return;
-  const dead = [...truth.at(event.device, event.takenAtUs)?.byProcess ?? []].filter(([generation]) => book.processes.get(generation)?.state === 'gone');
-  card.strangers.push({ atUs: event.atUs, bytes: bytes + dead.reduce((sum, [, deadBytes]) => sum + deadBytes, 0) });
+  const sampled = truth.at(event.device, event.takenAtUs);
+  const dead = [...sampled?.byProcess ?? []].filter(([generation]) => book.processes.get(generation)?.state === 'gone');
+  card.strangers.push({ atUs: event.atUs, bytes: Math.max(0, bytes + dead.reduce((sum, [, deadBytes]) => sum + deadBytes, 0) - (sampled?.hiddenBytes ?? 0)) });
   if (card.strangers.length > strangersKept) card.strangers.shift();
 }
 

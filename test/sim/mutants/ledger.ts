@@ -3,6 +3,14 @@ import type { Mutant } from './mutant.js';
 
 export const ledgerMutants: readonly Mutant[] = [
   {
+    name: 'wild-figure-believed', about: 'a figure of a process beyond its card counts as all of the card', file: 'ledger/claims.js',
+    from: 'processes: null, strangers: []', to: 'processes: event.processes?.map((reading) => ({ ...reading, usedBytes: Math.min(reading.usedBytes, mostBytes) })) ?? null',
+  },
+  {
+    name: 'wild-total-believed', about: 'a reading of more than there is says that the card is full', file: 'cards/sample.js',
+    from: 'usedBytes < 0 || usedBytes > totalBytes', to: 'usedBytes < 0',
+  },
+  {
     name: 'vanished-untold', about: 'what a process that dies in a load has left passes for a stranger’s', file: 'cards/strangers.js', pinnedBy: 'reconciliation',
     from: 'isUntold && seat.vanishedBytes > measureToleranceBytes', to: 'false',
   },
