@@ -58,6 +58,9 @@ export function detach(core: Core, process: Process): void {
     dropTrim(core, lease);
     lease.recallCommand = null;
     lease.grantRequest = null;
+    // An answer to what was asked before may be what was lost.
+    lease.strikes = 0;
+    if (lease.host !== null) lease.host.strikes = 0;
     core.timers.drop('grant_confirm', id);
   }
   for (const command of [...process.commands]) closeCommand(core, command);

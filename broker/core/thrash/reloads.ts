@@ -39,11 +39,13 @@ export function notePutAway(reloads: Reloads, model: string, nowUs: number): voi
   reloads.putAway.set(model, nowUs);
 }
 
-/** A load has ended; it counts when its model was put away to make room, not longer ago than the window, and not loaded since. */
+/** A load has ended; it counts when its model was put away to make room before it began, not longer ago than the window, and not loaded since. */
 export function noteLoad(reloads: Reloads, load: Reload, windowUs: number): void {
   const leftUs = reloads.putAway.get(load.model);
+  // Another process was loading it all the while: nothing comes back by that.
+  if (leftUs === undefined || load.fromUs < leftUs) return;
   reloads.putAway.delete(load.model);
-  if (leftUs !== undefined && load.toUs - leftUs <= windowUs) reloads.loads.push(load);
+  if (load.toUs - leftUs <= windowUs) reloads.loads.push(load);
 }
 
 /** Forgets what is older than the window: nothing is kept for longer. */

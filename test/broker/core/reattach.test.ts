@@ -305,6 +305,25 @@ t.test('the return of a parked model that was granted over a connection that is 
   t.equal(stage.chargedBytes(), 0, 'nothing stays promised to nobody');
 });
 
+t.test('what was not answered over a connection that is lost is held against nobody on the next', async (t) => {
+  for (const asked of ['recall', 'move'] as const) {
+    const stage = new Stage({ limits: { reattachGraceMs: graceMs } });
+    stage.card();
+    const own = stage.worker({ engine: 'python' });
+    const lease = asked === 'recall' ? stage.granted(own, 'tales', 4 * GiB) : stage.resident(own, 'tales', 4 * GiB);
+    if (asked === 'move') stage.send({ type: 'evict_requested', generation: stage.session(), request: 901, model: 'tales', target: 'none', deadlineMs: 600_000 });
+    const ends = (ms: number): number => all(stage.pass(ms), 'terminate').length;
+    const untilAskedTwice = asked === 'recall' ? 20_500 : stage.core.options.limits.commandAnswerMs + 250;
+    t.equal(ends(untilAskedTwice), 0, `${asked}: one strike`);
+    stage.send({ type: 'session_closed', generation: own, reason: 'connection reset' });
+    stage.send({ type: 'process_resumed', generation: own });
+    stage.ready(own);
+    announces(stage, asked === 'recall' ? [] : [held(4 * GiB, { lease })], own);
+    t.equal(ends(asked === 'recall' ? 10_500 : stage.core.options.limits.commandAnswerMs + 250), 0, 'it may be the answer that was lost');
+    t.equal(ends(30_000), 1, 'twice on one connection is what it is ended for');
+  }
+});
+
 t.test('what comes back is a claim, and bounded like any', async (t) => {
   await t.test('a name twice, one that this broker will give, and one that none gives are not taken', async (t) => {
     const stage = restarted({ recorded: ['holder'], heldBytes: GiB });

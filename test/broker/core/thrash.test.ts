@@ -218,4 +218,9 @@ t.test('loads side by side take their time once, and a model takes one turn each
   notePutAway(reloads, 'd', 0);
   noteLoad(reloads, { model: 'd', fromUs: 90, toUs: 130, bytes: 1 }, 100);
   t.equal(reloads.loads.length, 3, 'away for longer than the window: no turn');
+  notePutAway(reloads, 'e', 140);
+  noteLoad(reloads, { model: 'e', fromUs: 130, toUs: 150, bytes: 1 }, 100);
+  t.equal(reloads.loads.length, 3, 'begun before it was put away, by another process that had it as well: no turn');
+  noteLoad(reloads, { model: 'e', fromUs: 150, toUs: 160, bytes: 1 }, 100);
+  t.equal(reloads.loads.length, 4, 'and the one that brings it back is');
 });

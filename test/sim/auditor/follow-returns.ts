@@ -94,6 +94,7 @@ function takeIn(book: Book, process: AuditedProcess, state: ModelState, id: stri
   };
   book.leases.set(id, lease);
   book.formerLeases.delete(id);
+  book.turns.grantedUs.set(id, book.clock.mostUs);
   if (book.memory !== null && (stays || state.state !== 'unloading')) takeInMemory(book.memory, lease, state, book.nowUs);
   if (stays || !isLeaving) return;
   if (state.state === 'unloading') {

@@ -39,8 +39,9 @@ export class TurnBook {
     this.tookUs.set(lease, nowUs - fromUs);
     const card = this.of(device);
     const left = card.left.get(model);
+    if (left === undefined || fromUs < left.atUs) return;
     card.left.delete(model);
-    if (left !== undefined && nowUs - left.atUs <= windowUs) card.loads.push({ model, fromUs, toUs: nowUs, sure: left.sure });
+    if (nowUs - left.atUs <= windowUs) card.loads.push({ model, fromUs, toUs: nowUs, sure: left.sure });
   }
 
   /** The share of the window that such loads take, all together counted once; those that are sure, or all. */

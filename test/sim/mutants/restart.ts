@@ -91,6 +91,10 @@ export const restartMutants: readonly Mutant[] = [
     from: 'core.leases.get(id)?.generation ?? pattern.exec(id)?.[1] ?? null', to: 'core.leases.get(id)?.generation ?? null',
   },
   {
+    name: 'strikes-kept', about: 'what was not answered over a connection that is lost counts on the next', file: 'restart/reattach.js', pinnedBy: 'reattach',
+    from: 'lease.strikes = 0;', to: ';',
+  },
+  {
     name: 'ending-unheard', about: 'a worker that says that it ends is counted on', file: 'processes/process.js',
     from: "terminate(core, process, 'leaving', `it ends: ${event.reason}`);", to: ';',
   },

@@ -12,7 +12,7 @@ export const thrashMutants: readonly Mutant[] = [
   },
   {
     name: 'thrash-on-cold-loads', about: 'first loads are taken for models that take turns', file: 'thrash/reloads.js',
-    from: 'if (leftUs !== undefined && load.toUs - leftUs <= windowUs)', to: 'if (leftUs === undefined || load.toUs - leftUs <= windowUs)',
+    from: 'if (leftUs === undefined || load.fromUs < leftUs)\n        return;\n    reloads.putAway.delete(load.model);\n    if (load.toUs - leftUs <= windowUs)', to: 'if (leftUs === undefined || load.toUs - leftUs <= windowUs)',
   },
   {
     name: 'thrash-on-idle-unloads', about: 'what left after its time-to-live is taken for put away to make room', file: 'thrash/watch.js',
