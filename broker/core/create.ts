@@ -14,6 +14,8 @@ export function createCore(options: CoreOptions): Core {
   }
   return {
     options,
+    clockUs: options.startedAtUs,
+    setBack: null,
     nowUs: options.startedAtUs,
     attendedUs: 0,
     nextLease: 1,

@@ -56,7 +56,7 @@ export function explain(core: Core, why: Explained): string {
   const number = core.nextExplain++;
   const record: ExplainRecord = {
     id: `${core.options.bootId}-x${String(number)}`,
-    atUs: core.nowUs,
+    atUs: core.clockUs,
     verdict: why.verdict,
     text: why.text,
     generation: why.generation,

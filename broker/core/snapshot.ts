@@ -3,7 +3,7 @@ import { LeaseholdError } from '../../protocol/index.js';
 import type { Card, Charge, Core } from './state.js';
 import { Timers, type Timer } from './timers.js';
 
-const version = 2;
+const version = 3;
 
 /** Everything the core knows, as plain JSON. Taken between steps. */
 export function snapshot(core: Core): unknown {

@@ -417,6 +417,10 @@ export interface Command {
 
 export interface Core {
   readonly options: CoreOptions;
+  /** The machine's clock, as last told. */
+  clockUs: number;
+  /** The last time that it was set back: from where, and when by the core's own time. */
+  setBack: { readonly fromClockUs: number; readonly atUs: number } | null;
   nowUs: number;
   attendedUs: number;
   nextLease: number;

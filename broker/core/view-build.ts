@@ -13,10 +13,11 @@ import { thrashView } from './thrash/watch.js';
 
 /** The whole ledger at a moment (`atUs` only ages the samples). Costs a pass over everything; not for every step. */
 export function ledgerView(core: Core, atUs: number): LedgerView {
+  const shownAtUs = core.nowUs + Math.max(0, atUs - core.clockUs);
   return {
     bootId: core.options.bootId,
-    cards: [...core.cards.values()].map((card) => cardView(core, card, Math.max(atUs, core.nowUs))),
-    host: core.host === null ? null : cardView(core, core.host, Math.max(atUs, core.nowUs)),
+    cards: [...core.cards.values()].map((card) => cardView(core, card, shownAtUs)),
+    host: core.host === null ? null : cardView(core, core.host, shownAtUs),
     leases: [...core.leases.values()].map((lease) => leaseView(core, lease)),
     waiting: [...core.waiters.values()].map((waiter) => waiterView(core, waiter)),
     processes: [...core.processes.values()].map((process) => processView(core, process)),

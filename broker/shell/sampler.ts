@@ -93,6 +93,8 @@ export class Sampler {
     watch.timer = null;
     watch.reading = true;
     const beganUs = monotonicUs();
+    // Wanted by a clock that has been set back since: else nothing read before it has caught up would do.
+    watch.wantedFromUs = Math.min(watch.wantedFromUs, beganUs);
     const missed = (error: unknown): Reading => ({
       kind: 'missing', device: watch.card.device, takenAtUs: beganUs, reading: 'failed', reason: String(error),
     });

@@ -13,6 +13,7 @@ import { knobsOf, type Knobs } from '../../src/scenarios/world/knobs.js';
 import { Mischief } from '../../src/scenarios/world/mischief.js';
 import { secondsToUs } from '../../src/scenarios/world/scheduler.js';
 import { World } from '../../src/scenarios/world/world.js';
+import { Timeline, lastOf } from './timeline.js';
 
 export interface RunOptions {
   readonly seed: number;
@@ -50,6 +51,7 @@ const settlingSeconds = 400;
 class Run {
   private readonly auditor: Auditor;
   private readonly world: World;
+  private readonly timeline: Timeline;
   private readonly lastSteps: Step[] = [];
   private readonly hash: Hash | null;
 
@@ -57,8 +59,12 @@ class Run {
     const knobs = options.knobs ?? knobsOf(options.seed);
     this.hash = options.hashes === true ? createHash('sha256') : null;
     this.world = new World(knobs, options.module, (event, effects, core) => this.observe(event, effects, core));
-    this.auditor = new Auditor(knobs, { card: (device) => this.world.card(device), at: (device, takenAtUs) => this.truthAt(device, takenAtUs) });
-    this.world.onRestart.tell = () => this.auditor.restart();
+    this.timeline = new Timeline(knobs.limits.probeTimeoutMs, (device, takenAtUs) => lastOf(this.world.prober.truths.get(device) ?? [], takenAtUs));
+    this.auditor = new Auditor(knobs, { card: (device) => this.world.card(device), at: (device, takenAtUs) => this.timeline.truthAt(device, takenAtUs) });
+    this.world.onRestart.tell = () => {
+      this.auditor.restart();
+      this.timeline.restart();
+    };
     this.world.onOom.tell = (oom) => this.auditor.observeOom(oom);
     this.world.onMemory.tell = (generation, bytes) => this.auditor.observeMemoryShort(generation, bytes);
   }
@@ -118,14 +124,12 @@ class Run {
       this.lastSteps.push(step);
       if (this.lastSteps.length > stepsKept) this.lastSteps.shift();
     }
-    this.auditor.observe(event, effects);
+    const seen = this.timeline.see(event);
+    const seenEffects = this.timeline.seeEffects(effects);
+    this.auditor.observe(seen, seenEffects);
     const broken = this.options.module.checkInvariants(core);
     if (Array.isArray(broken) && broken.length > 0) this.auditor.violations.push({ rule: 'invariant', text: broken.join('; ') });
-    if (this.world.shell.steps % viewEverySteps === 0 || event.type === 'models_announced') checkView(this.auditor.checkNow(event, effects), this.view());
-  }
-
-  private truthAt(device: string, takenAtUs: number): ReturnType<Auditor['truthAt']> {
-    return this.world.prober.truths.get(device)?.find((truth) => truth.takenAtUs === takenAtUs) ?? null;
+    if (this.world.shell.steps % viewEverySteps === 0 || event.type === 'models_announced') checkView(this.auditor.checkNow(seen, seenEffects), this.view());
   }
 }
 

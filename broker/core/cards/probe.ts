@@ -1,4 +1,5 @@
 /** Asking for samples: single flight a card, never in a tight loop. */
+import { toClock } from '../clock.js';
 import { emit } from '../report.js';
 import type { Card, Core } from '../state.js';
 
@@ -40,5 +41,5 @@ function ask(core: Core, card: Card): void {
   if (card.sampleWantedAtUs === null) return;
   card.sampleAskedAtUs = card.sampleWantedAtUs;
   card.sampleAskedUs = core.attendedUs;
-  emit(core, { type: 'sample', device: card.device, notBeforeUs: card.sampleWantedAtUs });
+  emit(core, { type: 'sample', device: card.device, notBeforeUs: toClock(core, card.sampleWantedAtUs) });
 }

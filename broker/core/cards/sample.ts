@@ -1,5 +1,6 @@
 /** A card has been read, or could not be. A sample judges only what was there when it was taken. */
 import { isUnannounced, judgeUnannounced } from '../restart/closed-cards.js';
+import { dateOfReading } from '../clock.js';
 import { confirmReleases } from '../ledger/confirm.js';
 import type { CoreEvent, ProcessReading } from '../events.js';
 import { judge, leasedSeenBytes, seatOf, setReading } from '../ledger/ledger.js';
@@ -24,7 +25,12 @@ export function onSampled(core: Core, event: Sampled): void {
     count(core, 'strayEvents');
     return;
   }
-  const takenAtUs = Math.min(event.takenAtUs, core.nowUs);
+  const takenAtUs = dateOfReading(core, event.takenAtUs);
+  if (takenAtUs === null) {
+    count(core, 'samplesStale');
+    sampleAnswered(core, card, null);
+    return;
+  }
   const nonsense = nonsenseIn(card, event);
   if (nonsense !== null) {
     missed(core, card, 'failed', nonsense);

@@ -3,7 +3,7 @@
  * quarantine; each rung with its own deadline. The broker asks, the worker
  * decides and answers; an answer frees nothing (ledger/release.ts).
  */
-import { inMs } from '../clock.js';
+import { inMs, toClock } from '../clock.js';
 import { openCommand } from './command.js';
 import type { TerminateCause } from '../effects.js';
 import { canPark, couldPark } from './plan.js';
@@ -62,7 +62,8 @@ function sendMove(core: Core, lease: Lease, order: EvictionOrder): void {
   emit(core, {
     type: 'move', generation: lease.generation, command: id, lease: lease.id, model: lease.model,
     target: parks ? 'host' : 'none', device: null, bytes: order.bytes, when: order.when,
-    waiterSinceUs: order.waiterSinceAtUs,
+    // 0: nobody waits whom a call could be older than.
+    waiterSinceUs: order.waiterSinceAtUs === null || order.waiterSinceAtUs === 0 ? order.waiterSinceAtUs : Math.max(1, toClock(core, order.waiterSinceAtUs)),
     expiresMs: order.when === 'drained' ? limits.drainTimeoutMs : limits.commandAnswerMs,
     reason: order.reason,
   });

@@ -43,7 +43,7 @@ function sayBudget(host: Hosting, model: HostedModel, asking: Asking, request: n
   host.say({
     type: 'budget_requested', request, model: spec.key, device: slice.device, lease: slice.lease, parts: isLoad ? loadParts(model, slice) : (asking.parts.get(slice) ?? []),
     peakBytes: isLoad ? Math.floor(spec.peakBytes * slice.share) : 0, class: asking.class, deadlineMs: Math.max(1, Math.round((asking.deadlineUs - coreUs) / 1_000)),
-    ageMs: asking.isAgain ? Math.round((coreUs - asking.sinceUs) / 1_000) : 0, parkable: spec.parkable, ...(isLoad && spec.memory !== null ? { host: needOn(spec.memory.asked, slice) } : {}), profilesFreeMemory: host.engine.profilesFreeMemory, source: 'estimated',
+    ageMs: asking.isAgain ? Math.max(0, Math.round((coreUs - asking.sinceUs) / 1_000)) : 0, parkable: spec.parkable, ...(isLoad && spec.memory !== null ? { host: needOn(spec.memory.asked, slice) } : {}), profilesFreeMemory: host.engine.profilesFreeMemory, source: 'estimated',
     policy: { ttlMs: spec.ttlMs, pinned: spec.pinned, exclusive: false }, gang: asking.gang === null ? null : { gang: asking.gang, size: asking.requests.size },
   });
 }

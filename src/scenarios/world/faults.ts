@@ -70,6 +70,8 @@ export interface Faults {
   readonly loopStallMs: number;
   readonly loopStallMsMax: number;
   readonly clockJumpMs: number;
+  /** The broker's clock is set back, by up to half a minute. */
+  readonly clockBackMs: number;
   readonly wireDelayMsMax: number;
 }
 
@@ -80,7 +82,7 @@ export const noFaults: Faults = {
   ackEarly: 0, ackLies: 0, freesShort: 0, misplaces: 0, overAllocates: 0, ignoresCommands: 0,
   answersLate: 0, answersTwice: 0, answersWrong: 0, slowToBegin: 0, losesGrants: 0,
   ignoresSigterm: 0, unkillable: 0, staleMessages: 0,
-  loopStallMs: 0, loopStallMsMax: 0, clockJumpMs: 0, wireDelayMsMax: 2,
+  loopStallMs: 0, loopStallMsMax: 0, clockJumpMs: 0, clockBackMs: 0, wireDelayMsMax: 2,
 };
 
 /** What one process is like for all its life. */

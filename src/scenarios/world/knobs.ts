@@ -98,6 +98,7 @@ export function knobsOf(seed: number): Knobs {
   const neverReturns = restartMs > 0 && restarts.chance(0.5) ? 0.3 : 0;
   const breaksAtGrant = restartMs > 0 && restarts.chance(0.3) ? 0.1 : 0;
   const probeWild = faults !== noFaults && new Prng(seed, 'wild').chance(0.3) ? 0.05 : 0;
+  const clockBackMs = faults !== noFaults && new Prng(seed, 'clock').chance(0.25) ? 20_000 : 0;
   const leaveMs = faults !== noFaults && new Prng(seed, 'leaving').chance(0.35) ? 20_000 : 0;
   const claimsOthers = restartMs > 0 && new Prng(seed, 'claims').chance(0.4) ? 0.2 : 0;
   // With a grace a connection that breaks is no end: then it may break often.
@@ -129,7 +130,7 @@ export function knobsOf(seed: number): Knobs {
     twins: twins.chance(0.4) ? twins.pick([0.1, 0.5]) : 0,
     classPolicies,
     allowLedgerOnly: cards.some((card) => card.confirms === 'none') || random.chance(0.15),
-    faults: { ...faults, ...wideFaults, loadHangs, probeWild, breakMs, leaveMs, restartMs, neverReturns, claimsOthers, breaksAtGrant },
+    faults: { ...faults, ...wideFaults, loadHangs, probeWild, breakMs, leaveMs, clockBackMs, restartMs, neverReturns, claimsOthers, breaksAtGrant },
     memory,
   };
 }
@@ -317,6 +318,7 @@ function faultKnobs(random: Prng): Faults {
     loopStallMs: some(30_000),
     loopStallMsMax: random.pick([300, 2_000, 12_000]),
     clockJumpMs: some(60_000),
+    clockBackMs: 0,
     wireDelayMsMax: random.pick([1, 5, 300]),
   };
 }

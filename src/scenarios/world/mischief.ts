@@ -27,6 +27,7 @@ export class Mischief {
     this.repeat('loopStallMs', () => this.world.shell.stall(msToUs(this.random.int(50, this.world.faults.loopStallMsMax))));
     this.repeatForeignMemory();
     this.repeat('clockJumpMs', () => this.world.scheduler.jump(msToUs(this.random.pick([2_000, 60_000, 8 * 3_600_000]))));
+    this.repeat('clockBackMs', () => this.world.scheduler.jump(-msToUs(this.random.pick([1, 300, 2_000, 30_000]))));
   }
 
   private repeat(rate: Rate, happen: () => void): void {

@@ -4,7 +4,7 @@
  *
  * Two clocks: `nowUs` is the world's and never jumps. `coreUs` is what the
  * broker reads; a suspended machine makes it jump (`jump`) while the world
- * stands still.
+ * stands still, and a bad one sets it back.
  */
 export interface Timer {
   readonly atUs: number;
@@ -24,8 +24,9 @@ export class Scheduler {
     return this.nowUs + this.jumpedUs;
   }
 
+  /** Backwards too; never to before a machine's first minutes. */
   jump(byUs: number): void {
-    this.jumpedUs += byUs;
+    this.jumpedUs += Math.max(byUs, uptimeAtStartUs / 2 - this.coreUs);
   }
 
   after(delayUs: number, run: () => void): Timer {

@@ -3,6 +3,14 @@ import type { Mutant } from './mutant.js';
 
 export const ledgerMutants: readonly Mutant[] = [
   {
+    name: 'clock-stands-still', about: 'after its clock was set back nothing becomes older until that has caught up', file: 'clock.js',
+    from: 'core.clockUs = atUs;', to: 'if (passedUs < 0) return; core.clockUs = atUs;',
+  },
+  {
+    name: 'undated-reading-dated', about: 'a reading from before the clock was set back is taken for one of after it', file: 'clock.js', pinnedBy: 'clock',
+    from: 'return isDated ? toOwn(core, takenAtUs) : null;', to: 'return toOwn(core, takenAtUs);',
+  },
+  {
     name: 'wild-figure-believed', about: 'a figure of a process beyond its card counts as all of the card', file: 'ledger/claims.js',
     from: 'processes: null, strangers: []', to: 'processes: event.processes?.map((reading) => ({ ...reading, usedBytes: Math.min(reading.usedBytes, mostBytes) })) ?? null',
   },
