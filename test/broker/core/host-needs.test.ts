@@ -52,6 +52,15 @@ t.test('one that is pinned, young, or whose card is being measured stays; a busy
   on.send({ type: 'request_cancelled', generation: b!, request: asked.request });
   t.equal(only([...on.effects.slice(-5), ...on.pass(1_000)], 'cancel_command').command, drain.command);
 
+  const late = stage(40 * GiB);
+  const [old, next] = ['python', 'python-b'].map((engine) => late.worker({ engine, model: engine }));
+  const used = needing(late, old!, 'old', 20 * GiB);
+  late.use(old!, used, 1);
+  late.pass(10_000);
+  late.ask(next!, 'next', GiB, { host: { neededBytes: 24 * GiB } });
+  t.strictSame(all(late.pass(1_750), 'move'), [], 'long resident, and in use: who waits has not waited as long as its class says');
+  t.match(only(late.pass(500), 'move'), { lease: used, when: 'drained' });
+
   const pinned = stage(40 * GiB);
   const [x, y] = ['python', 'python-b'].map((engine) => pinned.worker({ engine, model: engine }));
   needing(pinned, x!, 'x', 20 * GiB, { policy: { pinned: true } });

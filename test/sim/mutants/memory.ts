@@ -39,7 +39,7 @@ export const memoryMutants: readonly Mutant[] = [
     from: "when: busy ? 'drained' : 'now', bytes: null, target: 'none'", to: "when: 'now', bytes: null, target: 'none'",
   },
   {
-    name: 'memory-door-early', about: 'a busy model is drained for want of memory at once', file: 'memory/admission.js',
+    name: 'memory-door-early', about: 'a busy model is drained for want of memory at once', file: 'memory/admission.js', pinnedBy: 'host-needs',
     from: 'return mayDrain ? ', to: 'return true ? ',
   },
   {
@@ -135,7 +135,7 @@ export const memoryMutants: readonly Mutant[] = [
     from: 'return freeBytes !== null && wantedBytes <= freeBytes - host.holdBytes + heldBytes;', to: 'return freeBytes !== null;',
   },
   {
-    name: 'gang-trimmed-in-part', about: 'one card of a model gives its copy back, the others keep theirs', file: 'memory/eviction.js',
+    name: 'gang-trimmed-in-part', about: 'one card of a model gives its copy back, the others keep theirs', file: 'memory/eviction.js', pinnedBy: 'host-gangs',
     from: 'for (const member of companions(core, lease))\n        startTrim(core, member, cause, trimmedBytes(member), reason);', to: 'startTrim(core, lease, cause, trimmedBytes(lease), reason);',
   },
   {

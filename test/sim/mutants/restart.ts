@@ -87,7 +87,7 @@ export const restartMutants: readonly Mutant[] = [
     from: 'owner !== generation || core.leases.has(id)', to: 'core.leases.has(id)',
   },
   {
-    name: 'report-of-anothers', about: 'what is said of a lease of another that is not back yet is acknowledged', file: 'ledger/lease-id.js',
+    name: 'report-of-anothers', about: 'what is said of a lease of another that is not back yet is acknowledged', file: 'ledger/lease-id.js', pinnedBy: 'lease-owners',
     from: 'core.leases.get(id)?.generation ?? pattern.exec(id)?.[1] ?? null', to: 'core.leases.get(id)?.generation ?? null',
   },
   {
