@@ -20,6 +20,8 @@ export const defaultLimits = {
   helloPatienceMs: 1_000,
   /** Open sessions of holders and clients; workers come on top of them (`workersMax`). On a worker: open callers. */
   sessionsMax: 1_024,
+  /** Of these, open sessions of one process (by the pid that the system tells), so that no program keeps the others out. On a worker: its open callers. */
+  sessionsPerProcessMax: 256,
   /** Requests one peer may have open on one connection. */
   openRequestsPerSessionMax: 1_024,
   /** Bytes queued for one peer that does not read; above it, that peer is cut off. */
@@ -232,6 +234,7 @@ export const limitRelations: readonly LimitRelation[] = [
   relation(['preAuthFrameBytesMax', 'frameBytesMax'], 'preAuthFrameBytesMax <= frameBytesMax', (l) => l.preAuthFrameBytesMax <= l.frameBytesMax),
   relation(['frameBytesMax', 'outgoingBytesMax'], 'frameBytesMax <= outgoingBytesMax', (l) => l.frameBytesMax <= l.outgoingBytesMax),
   relation(['outgoingBytesMax', 'heldTotalBytesMax'], 'outgoingBytesMax <= heldTotalBytesMax', (l) => l.outgoingBytesMax <= l.heldTotalBytesMax),
+  relation(['sessionsPerProcessMax', 'sessionsMax'], 'sessionsPerProcessMax <= sessionsMax', (l) => l.sessionsPerProcessMax <= l.sessionsMax),
   relation(['heartbeatMissesMax'], 'heartbeatMissesMax >= 3', (l) => l.heartbeatMissesMax >= 3),
   relation(['tickIntervalMs', 'stallToleranceMs'], 'tickIntervalMs * 2 <= stallToleranceMs', (l) => l.tickIntervalMs * 2 <= l.stallToleranceMs),
   relation(['heartbeatIntervalMs', 'heartbeatMissesMax', 'stallToleranceMs'], 'stallToleranceMs < heartbeatIntervalMs * heartbeatMissesMax', (l) => l.stallToleranceMs < l.heartbeatIntervalMs * l.heartbeatMissesMax),

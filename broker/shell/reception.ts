@@ -64,13 +64,8 @@ export class Reception implements Desk {
 
   admit(hello: Hello, stream: ByteStream, channel: Channel<'control'>): Resident {
     verifyHello(this.#options.secret, hello);
-    // One whose old connection has not been seen to end takes its own place.
-    const isBackInTime = hello.resume !== null && this.#options.sessions.get(hello.resume) !== undefined;
-    // Workers were started by us, and workersMax bounds them: whoever else is here never keeps them out.
-    if (hello.role !== 'worker' && !isBackInTime && this.freePlaces() <= 0) {
-      throw new LeaseholdError('too_many_sessions', { limit: this.#options.limits.sessionsMax });
-    }
     const pid = stream.peerPid ?? hello.pid;
+    this.#checkPlace(hello, pid);
     const identity = { pid, startTime: this.#options.startTimeOf(pid) };
     const { generation, threads, devices, isBack } = hello.role === 'worker' ? this.#admitWorker(hello, pid) : this.#admitPeer(hello, identity);
     const session: Session = { generation, role: hello.role, name: hello.name, channel, commands: new Map(), subscription: null, announcedSeq: 0, identity };
@@ -82,6 +77,17 @@ export class Reception implements Desk {
       onMessage: (message) => { this.#take(session, message); },
       onClose: (error) => { this.#closed(session, error); },
     };
+  }
+
+  /** Throws where no place is left, for anybody or for that process. */
+  #checkPlace({ role, resume }: Hello, pid: number): void {
+    const { sessions, limits: { sessionsMax, sessionsPerProcessMax } } = this.#options;
+    // Workers were started by us, and workersMax bounds them: whoever else is here never keeps them out.
+    if (role === 'worker') return;
+    // One whose old connection has not been seen to end takes its own place.
+    if (resume !== null && sessions.get(resume) !== undefined) return;
+    if (this.freePlaces() <= 0) throw new LeaseholdError('too_many_sessions', { limit: sessionsMax });
+    if (sessions.peersOf(pid) >= sessionsPerProcessMax) throw new LeaseholdError('too_many_own_sessions', { limit: sessionsPerProcessMax, pid });
   }
 
   /** The process that opened a session has ended, and nobody is heard on it: whoever else has the connection loses it. */

@@ -44,6 +44,13 @@ export class Sessions {
     return this.#peers;
   }
 
+  /** Holders and clients of one process. */
+  peersOf(pid: number): number {
+    let count = 0;
+    for (const { role, identity } of this.#byGeneration.values()) if (role !== 'worker' && identity.pid === pid) count += 1;
+    return count;
+  }
+
   [Symbol.iterator](): IterableIterator<Session> {
     return this.#byGeneration.values();
   }

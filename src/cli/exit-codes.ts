@@ -22,7 +22,7 @@ const statusOf: Readonly<Record<ErrorCode, keyof typeof exitCodes>> = {
   // The wire
   frame_too_large: 'failed', frame_malformed: 'failed', message_unknown: 'failed', message_invalid: 'failed', message_unexpected: 'failed',
   id_in_use: 'failed', answer_unknown: 'failed', protocol_version: 'failed', hello_refused: 'failed', hello_timeout: 'failed', peer_uid: 'failed', peer_pid_unseen: 'failed',
-  peer_too_slow: 'failed', peers_hold_too_much: 'failed', too_many_sessions: 'noRoom', too_many_requests: 'noRoom', connection_lost: 'failed', ticket_refused: 'failed',
+  peer_too_slow: 'failed', peers_hold_too_much: 'failed', too_many_sessions: 'noRoom', too_many_own_sessions: 'noRoom', too_many_requests: 'noRoom', connection_lost: 'failed', ticket_refused: 'failed',
   // The state folder is a setting: one that no socket or file can be made in is a wrong one.
   socket_path_too_long: 'usage', socket_in_use: 'failed', connect_failed: 'noBroker', listen_failed: 'usage', state_unwritable: 'usage',
   // Room. A card that cannot be read may have any: unknown is not full.

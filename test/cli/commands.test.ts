@@ -45,7 +45,7 @@ t.test('the command line', async (t) => {
       ['broker_lost', 'connect_failed'],
       [
         'call_queue_full', 'deadline_passed', 'disk_full', 'never_fits', 'out_of_memory', 'over_lease', 'quarantined', 'queue_full', 'resize_denied',
-        'stage_lock_timeout', 'too_many_leases', 'too_many_requests', 'too_many_sessions', 'too_many_workers',
+        'stage_lock_timeout', 'too_many_leases', 'too_many_own_sessions', 'too_many_requests', 'too_many_sessions', 'too_many_workers',
       ],
       ['request_cancelled'],
     ]);

@@ -273,10 +273,10 @@ t.test('sources', async (t) => {
   });
 
   t.test('R248: the command line beats the environment, which beats the file; limits one by one', async (t) => {
-    const config = written('state: /file\nreserve: 1\nbroker: own\nhostMemory: { lease: off, reserve: 1GiB }\nlimits: { workersMax: 1, sessionsMax: 1, leasesMax: 1 }\n');
+    const config = written('state: /file\nreserve: 1\nbroker: own\nhostMemory: { lease: off, reserve: 1GiB }\nlimits: { workersMax: 1, sessionsMax: 1, sessionsPerProcessMax: 1, leasesMax: 1 }\n');
     const env = { LEASEHOLD_STATE: '/env', LEASEHOLD_RESERVE: '2MiB', LEASEHOLD_LIMIT_WORKERS_MAX: '2', LEASEHOLD_LIMIT_SESSIONS_MAX: '2', LEASEHOLD_BROKER: '  ', LEASEHOLD_HOST_MEMORY: 'system' };
     const { options } = await load({ env, flags: { config, state: '/flag', limit: ['workersMax=3'] } });
-    t.strictSame(options, { reserveBytes: 2 * 1024 ** 2, broker: 'own', stateFolder: '/flag', hostMemory: { lease: 'system', reserveBytes: 1024 ** 3 }, limits: { leasesMax: 1, sessionsMax: 2, workersMax: 3 } });
+    t.strictSame(options, { reserveBytes: 2 * 1024 ** 2, broker: 'own', stateFolder: '/flag', hostMemory: { lease: 'system', reserveBytes: 1024 ** 3 }, limits: { leasesMax: 1, sessionsMax: 2, sessionsPerProcessMax: 1, workersMax: 3 } });
   });
 
   t.test('give cards as lists, whatever stands between them', async (t) => {

@@ -293,7 +293,7 @@ t.test('errors', async (t) => {
     t.equal(error.message, '256 calls already wait for chat, as many as may (limits.queuedCallsPerModelMax).');
     t.equal(error.help, 'It was not begun: send it again in 1 s or later. Or raise the limit (--limit queuedCallsPerModelMax=N), or give the model more contexts (parallel).');
     t.equal(new LeaseholdError('model_unknown', { model: 'x', known: '' }).retryAfterMs, null, 'where nobody has said');
-    for (const code of ['too_many_sessions', 'too_many_requests', 'queue_full', 'too_many_leases', 'too_many_pins', 'too_many_workers', 'call_queue_full'] as const) {
+    for (const code of ['too_many_sessions', 'too_many_own_sessions', 'too_many_requests', 'queue_full', 'too_many_leases', 'too_many_pins', 'too_many_workers', 'call_queue_full'] as const) {
       const { message } = new LeaseholdError(code, { limit: 7 });
       const [, name = ''] = /\(limits\.(\w+)\)/.exec(message) ?? [];
       t.ok(message.startsWith('7 ') && Object.hasOwn(defaultLimits, name), `${code}: ${message}`);

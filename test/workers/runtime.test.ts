@@ -1,7 +1,10 @@
 /** The worker runtime before a scripted broker, in one process: loads, the broker's commands, contexts. */
 import t from 'tap';
-import type { ModelSpec } from '../../protocol/index.js';
+import { defaultLimits, type ModelSpec } from '../../protocol/index.js';
+import { memoryPair } from '../../protocol/node/index.js';
+import { openCaller } from '../../src/client/index.js';
 import { WorkerLog } from '../../workers/runtime/log.js';
+import { until } from '../integration/support.js';
 import { card, generation } from './fake-broker.js';
 import { ask, begun, codeOf, model, models, read, readOn, rig, turns } from './in-process.js';
 
@@ -456,4 +459,25 @@ t.test('contexts', async (t) => {
     t.equal(broker.all('request_vram_budget').length, 2, 'it had not to be asked for again');
     await close();
   });
+});
+
+t.test('one process has a part of the callers alone: the next one of it is refused, and another process is served', async (t) => {
+  const { attached, broker, caller, close } = await rig({ limits: { ...defaultLimits, sessionsMax: 3, sessionsPerProcessMax: 2 } });
+  const first = await caller('b-s1');
+  await caller('b-s2');
+  const refused = await caller('b-s3').catch((error: unknown) => error);
+  t.match(refused, { code: 'too_many_own_sessions', retryable: true, details: { limit: '2', pid: String(process.pid) } });
+  const elsewhere = async (pid: number) => {
+    const [callerEnd, dataEnd] = memoryPair('data');
+    Object.defineProperty(dataEnd, 'peerPid', { value: pid });
+    attached.data.accept(dataEnd);
+    return openCaller({ stream: callerEnd, ticket: broker.ticket('b-s4'), caller: 'b-s4' });
+  };
+  const other = await elsewhere(process.pid + 1);
+  t.match(await read(other.generate(ask(model()))), { text: 'hello there' });
+  t.match(await elsewhere(process.pid + 2).catch((error: unknown) => error), { code: 'too_many_sessions', details: { limit: '3' } });
+  first.close();
+  other.close();
+  await until('its place to be free', () => caller('b-s5').then(() => true, () => false));
+  await close();
 });

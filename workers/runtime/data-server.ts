@@ -60,7 +60,7 @@ export class DataServer {
     const caller: Caller = new Caller(stream, {
       ...this.#options,
       total: this.#total,
-      hasPlace: () => this.#freePlaces > 0,
+      checkPlace: () => { this.#checkPlace(stream.peerPid); },
       onOpened: () => {
         this.#waiting.leave(caller);
         this.#callers.add(caller);
@@ -77,6 +77,15 @@ export class DataServer {
     return this.#options.limits.sessionsMax - this.#callers.size;
   }
 
+  /** `pid`: null where the system does not tell. */
+  #checkPlace(pid: number | null): void {
+    const { sessionsMax, sessionsPerProcessMax } = this.#options.limits;
+    if (this.#freePlaces <= 0) throw new LeaseholdError('too_many_sessions', { limit: sessionsMax });
+    if (pid === null) return;
+    const own = [...this.#callers].filter(({ peerPid }) => peerPid === pid).length;
+    if (own >= sessionsPerProcessMax) throw new LeaseholdError('too_many_own_sessions', { limit: sessionsPerProcessMax, pid });
+  }
+
   async close(): Promise<void> {
     if (this.#checks !== null) clearInterval(this.#checks);
     for (const caller of [...this.#waiting, ...this.#callers]) caller.end();
@@ -86,8 +95,8 @@ export class DataServer {
 
 interface CallerOptions extends DataServerOptions {
   readonly total: HeldTotal;
-  /** False: as many callers are open as there may be. */
-  readonly hasPlace: () => boolean;
+  /** Throws where no place is left, for anybody or for that process. */
+  readonly checkPlace: () => void;
   readonly onOpened: () => void;
   readonly onClosed: () => void;
 }
@@ -96,11 +105,14 @@ interface CallerOptions extends DataServerOptions {
 class Caller implements CallerLink {
   readonly #options: CallerOptions;
   readonly #channel: Channel<'data'>;
+  /** As the system tells it, or null. */
+  readonly peerPid: number | null;
   /** Calls without their final answer, by the caller’s ids. */
   readonly #calls = new Map<number, Call>();
 
   constructor(stream: ByteStream, options: CallerOptions) {
     this.#options = options;
+    this.peerPid = stream.peerPid;
     this.#channel = openChannel(stream, {
       plane: 'data',
       side: 'worker',
@@ -158,10 +170,10 @@ class Caller implements CallerLink {
   }
 
   #opened(message: Open): void {
-    const { key, generation, limits, hasPlace } = this.#options;
+    const { key, generation, limits, checkPlace } = this.#options;
     try {
       verifyTicket(key, message.ticket, { caller: message.caller, generation, nowUs: nowUs() });
-      if (!hasPlace()) throw new LeaseholdError('too_many_sessions', { limit: limits.sessionsMax });
+      checkPlace();
     } catch (error) {
       const refused = LeaseholdError.from(error);
       this.#options.log('a caller was refused', { caller: message.caller, reason: refused.message });

@@ -144,7 +144,7 @@ t.test('a start that fails half way leaves nothing', async (t) => {
 });
 
 t.test('who comes', async (t) => {
-  const broker = await start(t, { limits: { sessionsMax: 2 } });
+  const broker = await start(t, { limits: { sessionsMax: 2, sessionsPerProcessMax: 2 } });
   const hello = { type: 'hello', protocol: 1, role: 'client', spawn: null, proof: '0'.repeat(64), pid: 1, name: 'x', resume: null } as const;
   const dial = async (): Promise<{ readonly channel: Channel<'control'>; readonly closed: Promise<LeaseholdError> }> => {
     let tellClosed: (error: LeaseholdError) => void = () => undefined;

@@ -38,7 +38,7 @@ t.test('requests that were taken back leave room for new ones on their connectio
 
 t.test('whoever else is connected, the broker’s own workers come in', async (t) => {
   const stateFolder = folder(t);
-  const orchestrator = await open(t, { stateFolder, models: { m: scripted({ text: 'hello' }) }, limits: { sessionsMax: 2 } });
+  const orchestrator = await open(t, { stateFolder, models: { m: scripted({ text: 'hello' }) }, limits: { sessionsMax: 2, sessionsPerProcessMax: 2 } });
   const quiet = await peer(stateFolder, 'holder');
   t.match(await refusal(peer(stateFolder, 'client')), { code: 'too_many_sessions', details: { limit: '2' } });
   t.equal((await orchestrator.generate('m', 'x').result()).text, 'hello');
@@ -56,6 +56,22 @@ async function holderElsewhere(t: Test, stateFolder: string, model: string, how:
   if (how === 'hands') await ended;
   return holder;
 }
+
+t.test('one process has a part of the sessions alone: however many it asks for, the others come in', { skip: process.platform === 'win32' ? 'there is no pid of a peer there' : false }, async (t) => {
+  const stateFolder = folder(t);
+  // One of them is the orchestrator’s own.
+  const orchestrator = await open(t, { stateFolder, devices: ['sim:64MiB'], models: {}, limits: { sessionsMax: 8, sessionsPerProcessMax: 3 } });
+  const one = await peer(stateFolder, 'client');
+  await peer(stateFolder, 'holder');
+  for (let turn = 0; turn < 8; turn++) {
+    const refused = await refusal(peer(stateFolder, turn % 2 === 0 ? 'client' : 'holder'));
+    t.match(refused, { code: 'too_many_own_sessions', retryable: true, details: { limit: '3', pid: String(process.pid) } });
+  }
+  const other = await holderElsewhere(t, stateFolder, 'other', 'stay');
+  t.match((await orchestrator.ledger()).leases, [{ model: 'other', lease: other.lease }], 'another process has its place, and its lease');
+  one.channel.end();
+  await until('its place to be free', () => peer(stateFolder, 'client').then(() => true, () => false));
+});
 
 t.test('D7: a holder whose connection a process of its own goes on with has not ended with its pid', { skip: process.platform === 'win32' ? 'connections are not handed on there' : false }, async (t) => {
   const stateFolder = folder(t);
