@@ -61,6 +61,7 @@ export const errorTable = {
   out_of_memory: { number: 406, http: 507, retryable: true, message: "Card {device} refused {wantedBytes} bytes; {freeBytes} bytes were free.", help: "The load is retried once after a new measurement." },
   too_many_workers: { number: 407, http: 503, retryable: true, message: "{limit} workers are alive, as many as may be (limits.workersMax); {own} were started for you and are not used yet.", help: "Raise the limit, or let models share a worker (modelsPerWorker)." },
   broker_lost: { number: 408, http: 503, retryable: true, message: "The broker is gone: {reason}.", help: "Attach again; a new broker takes the lock." },
+  broker_missing: { number: 415, http: 503, retryable: true, message: "No broker is running here: {reason}.", help: "Start one with `leasehold up`, or name the state folder of one that runs (--state, LEASEHOLD_STATE)." },
   broker_running: { number: 409, http: 409, retryable: false, message: "A broker runs already (pid {pid}, started {started}): it holds {path}.", help: "Attach to it (broker: attach), stop it (kill -INT {pid}), or give this one other cards and a state folder of its own." },
   shutting_down: { number: 410, http: 503, retryable: true, message: "{what} is shutting down.", help: "Retry after the restart." },
   answer_cut: { number: 414, http: 503, retryable: true, message: "The broker was stopped; the answer is cut after {tokensReceived} tokens.", help: "Its beginning was sent and cannot be repeated unseen: ask again when a broker runs." },

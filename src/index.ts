@@ -11,7 +11,7 @@ export { LeaseholdError, type ErrorCode } from '../protocol/errors.js';
 
 /**
  * Starts, or attaches to, the broker of this machine and serves the models.
- * Rejects with a LeaseholdError: `broker_running`, `broker_lost`,
+ * Rejects with a LeaseholdError: `broker_running`, `broker_missing`, `broker_lost`,
  * `config_invalid`, `model_invalid`, `device_unknown`, `limit_relation`.
  * Nothing is loaded before it is asked for, except models with `preload`.
  */

@@ -87,7 +87,7 @@ export async function openOrchestrator(context: CommandContext, request: OpenOpt
 /** Why there is no orchestrator, in the words of who typed the command: what to type next, or the place in a file. */
 async function asTold(error: LeaseholdError, broker: string, config: LoadedConfig): Promise<LeaseholdError> {
   if (error.code === 'deadline_passed' && error.details['what'] === 'hello') return silentBroker(error, config.options.stateFolder);
-  if (broker === 'attach' && (error.code === 'broker_lost' || error.code === 'connect_failed')) return noBroker(error, config.options.stateFolder);
+  if (broker === 'attach' && (error.code === 'broker_missing' || error.code === 'connect_failed')) return noBroker(error, config.options.stateFolder);
   return error.code === 'broker_running' ? anotherBroker(error) : config.atItsPlace(error);
 }
 
@@ -111,15 +111,11 @@ export async function openLog({ io, json, errorPalette }: CommandContext, { leve
 
 /** Nobody answers: there is none, or it was killed a moment ago and its workers seek the next. */
 async function noBroker(cause: LeaseholdError, stateFolder: string | undefined): Promise<LeaseholdError> {
-  const [reason] = (cause.details['reason'] ?? '').split(';');
   const { defaultStatePath, livingWorkers } = await import('../orchestrator/state.js');
   const path = stateFolder ?? defaultStatePath();
-  const workers = cause.code === 'broker_lost' ? livingWorkers(path) : [];
+  const workers = cause.code === 'broker_missing' ? livingWorkers(path) : [];
   if (workers.length > 0) return goneBroker(cause, path, workers);
-  const help = 'Start one with `leasehold up`, or name the state folder of one that runs with --state.';
-  const error = new LeaseholdError('broker_lost', cause.details, { cause, help });
-  error.message = `No broker is running here${reason === undefined || reason === '' ? '' : `: ${reason}`}.`;
-  return error;
+  return cause.code === 'broker_missing' ? cause : new LeaseholdError('broker_missing', { ...cause.details, reason: `none answers in ${path}` }, { cause });
 }
 
 /** Killed, with workers that outlive it for their grace. When it ended nobody knows: from now they live at most so long. */

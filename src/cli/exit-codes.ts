@@ -33,7 +33,7 @@ const statusOf: Readonly<Record<ErrorCode, keyof typeof exitCodes>> = {
   backing_off: 'failed', pinned: 'failed', gang_unsupported: 'failed', gang_broken: 'failed', busy: 'failed', unsupported: 'failed', move_failed: 'failed', command_expired: 'failed',
   // Processes and engines
   spawn_failed: 'failed', worker_exited: 'failed', worker_silent: 'failed', engine_missing: 'failed', load_failed: 'failed', engine_hung: 'failed', card_unusable: 'failed',
-  broker_lost: 'noBroker', broker_running: 'failed', resume_refused: 'failed', shutting_down: 'failed', answer_cut: 'failed', generation_failed: 'failed', stream_unread: 'failed',
+  broker_lost: 'noBroker', broker_missing: 'noBroker', broker_running: 'failed', resume_refused: 'failed', shutting_down: 'failed', answer_cut: 'failed', generation_failed: 'failed', stream_unread: 'failed',
   // What the user gave
   device_unknown: 'usage', bytes_invalid: 'usage', model_unknown: 'usage', model_invalid: 'usage', model_key_taken: 'failed', engine_unknown: 'usage', estimate_unknown: 'usage',
   context_too_small: 'usage', embedding_unsupported: 'usage', input_invalid: 'usage', config_unreadable: 'usage', config_invalid: 'usage', limit_relation: 'usage',

@@ -57,7 +57,7 @@ export async function reachBroker(options: OrchestratorOptions, owning: Owning):
   for (;;) {
     const running = mode === 'own' ? null : await attach(path, limits);
     if (running !== null) return running;
-    if (mode === 'attach') throw new LeaseholdError('broker_lost', { reason: `no broker answers in ${path}; start one with: leasehold up` });
+    if (mode === 'attach') throw new LeaseholdError('broker_missing', { reason: `none answers in ${path}` });
     if (orphans?.live() === true) {
       await pause(orphansPauseMs);
       continue;

@@ -77,7 +77,7 @@ export class Links {
     callers.close();
     this.#options.log.warn({ socket: reach.socketPath }, 'the broker was lost; looking for another');
     if (!reach.alive()) await reach.owned?.close();
-    this.#current = await openLink(this.#options, reach.alive() ? () => Promise.resolve(reach) : this.#options.find);
+    this.#current = await openLink(this.#options, reach.alive() ? () => Promise.resolve(reach) : this.#options.find).catch((error: unknown) => { throw lostForGood(LeaseholdError.from(error)); });
     const { reach: found, session } = this.#current;
     if (found !== reach) {
       const change = { lostPid: pid, ownsBroker: found.owned !== null, socketPath: found.socketPath, devices: session.devices.map(({ device }) => device) };
@@ -86,6 +86,11 @@ export class Links {
     }
     return this.#current;
   }
+}
+
+/** There was one: that none is found is no news of a folder, but of its end. */
+function lostForGood(error: LeaseholdError): LeaseholdError {
+  return error.code === 'broker_missing' ? new LeaseholdError('broker_lost', { reason: `it has ended, and ${error.details['reason'] ?? 'no other answers'}` }, { cause: error, help: error.help }) : error;
 }
 
 async function openLink(options: LinksOptions, find: () => Promise<Reach>): Promise<Link> {

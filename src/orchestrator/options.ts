@@ -91,7 +91,7 @@ export interface OrchestratorOptions {
    * `auto` (default): attach to a broker that runs on this state folder, else
    * own one; when that broker goes, attach to the next or own it. With `limits.reattachGraceMs` of 0 (default) it takes
    * over no living workers of a broker that is gone: the next is waited for, or their end, and after 40 s it rejects with `broker_lost`. `own`: reject with `broker_running` if there is one. `attach`:
-   * reject with `broker_lost` if there is none.
+   * reject with `broker_missing` if there is none.
    */
   readonly broker?: 'auto' | 'own' | 'attach';
   /** Default: $LEASEHOLD_STATE, else the user's runtime directory. */

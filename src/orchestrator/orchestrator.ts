@@ -27,7 +27,7 @@ import type {
 
 /**
  * Starts, or attaches to, the broker of this machine and serves the models.
- * Rejects with a LeaseholdError: `broker_running`, `broker_lost`,
+ * Rejects with a LeaseholdError: `broker_running`, `broker_missing`, `broker_lost`,
  * `config_invalid`, `model_invalid`, `profile_unknown`, `not_staged`, `engine_unknown`, `device_unknown`, `limit_relation`.
  * Nothing is loaded before it is asked for, except models with `preload`.
  */

@@ -17,7 +17,7 @@ function lease(model: string, changes: Partial<LeaseView> = {}): LeaseView {
   return { ...held, model, chargedBytes: 11 * 1024 ** 2, residentBytes: 1, hostChargedBytes: null, hostBytes: 0, pinned: false, idleMs: 1, ...changes };
 }
 
-const noBroker = new LeaseholdError('broker_lost', { reason: 'no broker answers in /run/x; start one with: leasehold up' });
+const noBroker = new LeaseholdError('broker_missing', { reason: 'none answers in /run/x' });
 
 t.test('the command line', async (t) => {
   t.test('knows its version and its help, without opening anything', async (t) => {
@@ -42,7 +42,7 @@ t.test('the command line', async (t) => {
         'repository_missing', 'repository_private', 'revision_missing', 'security_flagged', 'socket_path_too_long', 'state_unwritable', 'weights_layout_invalid',
         'weights_missing', 'weights_over_budget',
       ],
-      ['broker_lost', 'connect_failed'],
+      ['broker_lost', 'broker_missing', 'connect_failed'],
       [
         'call_queue_full', 'deadline_passed', 'disk_full', 'never_fits', 'out_of_memory', 'over_lease', 'quarantined', 'queue_full', 'resize_denied',
         'stage_lock_timeout', 'too_many_leases', 'too_many_own_sessions', 'too_many_requests', 'too_many_sessions', 'too_many_workers',
@@ -334,9 +334,9 @@ t.test('ps, evict, pin and explain', async (t) => {
     for (const args of [['ps'], ['evict', 'tiny-sums'], ['pin', 'tiny-sums'], ['explain']]) {
       const { code, out, err } = await finish(args, {}, { refuse: noBroker });
       t.strictSame([code, out], [3, '']);
-      t.equal(err, 'error: No broker is running here: no broker answers in /run/x.\n  help: Start one with `leasehold up`, or name the state folder of one that runs with --state.\n');
+      t.equal(err, 'error: No broker is running here: none answers in /run/x.\n  help: Start one with `leasehold up`, or name the state folder of one that runs (--state, LEASEHOLD_STATE).\n');
       const json = await finish([...args, '--json'], {}, { refuse: noBroker });
-      t.match(jsonLines(json.out), [{ error: { code: 'broker_lost', help: /leasehold up/ } }]);
+      t.match(jsonLines(json.out), [{ error: { code: 'broker_missing', message: 'No broker is running here: none answers in /run/x.', help: /leasehold up/, details: { reason: 'none answers in /run/x' } } }]);
     }
   });
 

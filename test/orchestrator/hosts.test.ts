@@ -190,7 +190,7 @@ t.test('who is attached learns by code that the owner has ended, and is served a
   await host.hear('closed');
   const cut = await refusal((async (): Promise<void> => { while ((await reader.next()).done !== true); })());
   t.match(cut, { code: /^(answer_cut|worker_exited|connection_lost|broker_lost|shutting_down)$/, retryable: true });
-  t.match(await refusal(guest.load('talks')), { code: 'broker_lost', message: /start one with: leasehold up/ });
+  t.match(await refusal(guest.load('talks')), { code: 'broker_lost', message: /^The broker is gone: it has ended, and none answers in /, help: /leasehold up/ });
   t.equal(lease.held, false, 'what it held is held no more');
   const next = startHost(t, given(stateFolder));
   const { bootId } = await next.hear('up');

@@ -332,7 +332,7 @@ t.test('options that make no sense are refused before anything is started', asyn
   t.match(await refused({ hostMemory: { lease: 'sim:8191TiB' } }), { code: 'bytes_invalid', message: /hostMemory sim:8191TiB/ });
   t.match(await refused({ devices: ['sim:8MiB', 'GPU-00000000-0000-0000-0000-000000000000'] }), { code: 'device_unknown' });
   t.match(await refused({ engines: [{ name: 'mine' }] }), { code: 'config_invalid', message: /mine: command is missing/ });
-  t.match(await refused({ broker: 'attach' }), { code: 'broker_lost', message: /leasehold up/ });
+  t.match(await refused({ broker: 'attach' }), { code: 'broker_missing', message: /^No broker is running here: none answers in /, help: /leasehold up/ });
 });
 
 t.test('limits are honoured: by the broker, by its workers, and by this side', async (t) => {

@@ -2,7 +2,7 @@
 import { LeaseholdError } from '../../../protocol/index.js';
 import type { LedgerState, ServedModel } from '../../orchestrator/types.js';
 import { withOrchestrator, type CommandContext } from '../context.js';
-import { exitCodes } from '../exit-codes.js';
+import { exitCodeOf, exitCodes } from '../exit-codes.js';
 import { reportError, writeJson, writeLine } from '../report.js';
 import { renderTable, tableColumns } from '../terminal/table.js';
 import { chargedText, layersText } from '../views/ledger-view.js';
@@ -13,7 +13,7 @@ export async function models(context: CommandContext, _args: readonly unknown[] 
   try {
     await withOrchestrator(context, { broker: 'attach' }, async ({ orchestrator }) => { show(context, orchestrator.models, await orchestrator.ledger()); });
   } catch (error) {
-    if (!(error instanceof LeaseholdError) || error.code !== 'broker_lost') throw error;
+    if (!(error instanceof LeaseholdError) || exitCodeOf(error) !== exitCodes.noBroker) throw error;
     const { servedModels } = await import('../../orchestrator/index.js');
     const config = await context.config();
     const unusable = new Map<string, LeaseholdError>();

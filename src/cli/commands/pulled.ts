@@ -8,7 +8,7 @@ import type { Verdict } from '../../models/store/upkeep.js';
 import { modelKeyOf } from '../../orchestrator/model-key.js';
 import { tinyModels } from '../../orchestrator/shipped-models.js';
 import { stoppableOnceConfigured, withOrchestrator, type CommandContext } from '../context.js';
-import { exitCodes } from '../exit-codes.js';
+import { exitCodeOf, exitCodes } from '../exit-codes.js';
 import { reportError, writeJson, writeLine } from '../report.js';
 import type { Palette } from '../terminal/colour.js';
 import { createStatusLine, noStatusLine } from '../terminal/progress.js';
@@ -116,7 +116,7 @@ async function usersOf(context: CommandContext, { folder, missing, manifest }: S
       return [...leases, ...waiting].filter(({ model }) => inside.has(model)).map(({ model }) => `${model}, of the broker at ${orchestrator.socketPath}`);
     });
   } catch (error) {
-    if (error instanceof LeaseholdError && error.code === 'broker_lost') return [];
+    if (error instanceof LeaseholdError && exitCodeOf(error) === exitCodes.noBroker) return [];
     throw error;
   }
 }
