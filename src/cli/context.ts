@@ -87,8 +87,19 @@ export async function openOrchestrator(context: CommandContext, request: OpenOpt
 /** Why there is no orchestrator, in the words of who typed the command: what to type next, or the place in a file. */
 async function asTold(error: LeaseholdError, broker: string, config: LoadedConfig): Promise<LeaseholdError> {
   if (error.code === 'deadline_passed' && error.details['what'] === 'hello') return silentBroker(error, config.options.stateFolder);
+  if (error.code === 'shutting_down') return endingBroker(error, config.options.stateFolder);
   if (broker === 'attach' && (error.code === 'broker_missing' || error.code === 'connect_failed')) return noBroker(error, config.options.stateFolder);
   return error.code === 'broker_running' ? anotherBroker(error) : config.atItsPlace(error);
+}
+
+/** It was told to stop, and lets its calls end. */
+async function endingBroker(cause: LeaseholdError, stateFolder: string | undefined): Promise<LeaseholdError> {
+  const [{ whoHolds }, { createMachine }] = await Promise.all([import('../doctor/running-broker.js'), import('../doctor/machine/machine.js')]);
+  const { pid } = await whoHolds(createMachine(), stateFolder);
+  const hurry = pid === null ? '' : `, or end them at once: kill -INT ${String(pid)}`;
+  const error = new LeaseholdError('shutting_down', { ...cause.details, pid }, { cause, help: `Its calls may end first. Wait for that${hurry}. Then start anew: leasehold up` });
+  error.message = `The broker here${pid === null ? '' : ` (pid ${String(pid)})`} is shutting down, and takes nobody any more.`;
+  return error;
 }
 
 /** It has the socket and does not say a word: as the doctor, who is asked what to do. */

@@ -24,6 +24,8 @@ export interface Link {
 export interface LinksOptions {
   /** A broker within reach, as the options of the orchestrator want it. */
   readonly find: () => Promise<Reach>;
+  /** At the start one that is just ending is as good as none: its refusal stands, and no next one is waited for. */
+  readonly onlyLiving: boolean;
   /** Called with every new session before anybody uses it; resolves to the process that the broker is, null for this one. */
   readonly greet: (reach: Reach, session: BrokerSession) => Promise<number | null>;
   readonly onLost: (loss: BrokerLoss) => void;
@@ -47,7 +49,7 @@ export class Links {
   }
 
   static async open(options: LinksOptions): Promise<Links> {
-    return new Links(options, await openLink(options, options.find));
+    return new Links(options, await openLink(options, options.find, endingAtStart(options)));
   }
 
   /** The last one that was had, alive or not. */
@@ -93,7 +95,18 @@ function lostForGood(error: LeaseholdError): LeaseholdError {
   return error.code === 'broker_missing' ? new LeaseholdError('broker_lost', { reason: `it has ended, and ${error.details['reason'] ?? 'no other answers'}` }, { cause: error, help: error.help }) : error;
 }
 
-async function openLink(options: LinksOptions, find: () => Promise<Reach>): Promise<Link> {
+/** What is done when the first broker that is met is just ending: told once; thrown where no other is waited for. */
+function endingAtStart({ onlyLiving, onLost }: LinksOptions): (error: LeaseholdError) => void {
+  let told = false;
+  return (error) => {
+    if (error.code !== 'shutting_down') return;
+    if (onlyLiving) throw error;
+    if (!told) onLost({ pid: null, graceMs: endingMs, stopped: true });
+    told = true;
+  };
+}
+
+async function openLink(options: LinksOptions, find: () => Promise<Reach>, onEnding: (error: LeaseholdError) => void = () => undefined): Promise<Link> {
   const giveUpMs = performance.now() + endingMs;
   for (;;) {
     const reach = await find();
@@ -101,7 +114,9 @@ async function openLink(options: LinksOptions, find: () => Promise<Reach>): Prom
       return await linkTo(reach, options);
     } catch (error) {
       await reach.owned?.close();
-      if (reach.owned !== null || !endingCodes.has(LeaseholdError.from(error).code) || performance.now() > giveUpMs) throw error;
+      const typed = LeaseholdError.from(error);
+      if (reach.owned !== null || !endingCodes.has(typed.code) || performance.now() > giveUpMs) throw error;
+      onEnding(typed);
     }
     await pause(endingPauseMs);
   }

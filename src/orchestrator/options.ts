@@ -91,7 +91,7 @@ export interface OrchestratorOptions {
    * `auto` (default): attach to a broker that runs on this state folder, else
    * own one; when that broker goes, attach to the next or own it. With `limits.reattachGraceMs` of 0 (default) it takes
    * over no living workers of a broker that is gone: the next is waited for, or their end, and after 40 s it rejects with `broker_lost`. `own`: reject with `broker_running` if there is one. `attach`:
-   * reject with `broker_missing` if there is none.
+   * reject with `broker_missing` if there is none, with `shutting_down` if it is just ending.
    */
   readonly broker?: 'auto' | 'own' | 'attach';
   /** Default: $LEASEHOLD_STATE, else the user's runtime directory. */
@@ -106,7 +106,7 @@ export interface OrchestratorOptions {
   readonly classPolicies?: Readonly<Partial<Record<RequestClass, Partial<ClassPolicy>>>>;
   /**
    * Called when the broker that was attached to is gone, as soon as that is seen: for so long it is waited for, and calls go
-   * on when it is back. Also when there is none at the start, and workers of one that is gone wait for it. Brokers of `leasehold up` have a grace of 30 s, unless their limits say otherwise.
+   * on when it is back. Also when there is none at the start, and workers of one that is gone wait for it, or one that is just ending. Brokers of `leasehold up` have a grace of 30 s, unless their limits say otherwise.
    */
   readonly onBrokerLost?: (loss: BrokerLoss) => void;
   /**

@@ -45,6 +45,7 @@ export async function openOrchestrator(options: OrchestratorOptions, onSimulated
   const beforeOwning = once(() => { checkEngines(options); });
   const links = await Links.open({
     log,
+    onlyLiving: options.broker === 'attach',
     find: () => reachBroker({ ...options, log }, { expectedWorkers, facts: () => ({ catalogue: catalogue.models, version: version() }), names: new Naming(catalogue), onSimulatedCards, beforeOwning }),
     greet: async ({ owned, socketPath }, session) => {
       if (owned !== null) return null;

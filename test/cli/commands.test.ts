@@ -218,7 +218,7 @@ t.test('run', async (t) => {
     t.match((await finish(['run', 'tiny-facts', 'q'], { answer, change: own })).err, /^The broker \(pid 4711\) is gone; this process owns one now, for this call, on CPU-0\.$/m);
     t.match((await finish(['run', 'tiny-facts', 'q'], { answer, change: { ...own, lostPid: null, ownsBroker: false, devices: ['SIM-1', 'SIM-2'] } })).err, /^The broker is gone; another one has taken its place, on SIM-1, SIM-2\.$/m);
     t.match((await finish(['run', 'tiny-facts', 'q'], { answer, lost: { pid: 4711, graceMs: 30_000, stopped: false } })).err, /^The broker \(pid 4711\) is gone; waiting up to 30\.0 s for it to come back\.$/m);
-    t.match((await finish(['run', 'tiny-facts', 'q'], { answer, lost: { pid: 4711, graceMs: 30_000, stopped: true } })).err, /^The broker \(pid 4711\) was stopped; waiting up to 30\.0 s for the next\.$/m);
+    t.match((await finish(['run', 'tiny-facts', 'q'], { answer, lost: { pid: 4711, graceMs: 30_000, stopped: true } })).err, /^The broker \(pid 4711\) has been stopped; waiting up to 30\.0 s for the next\.$/m);
     t.equal((await finish(['run', 'tiny-facts', 'q', '-q'], { answer, lost: { pid: null, graceMs: 1, stopped: false }, change: own })).err, '');
   });
 

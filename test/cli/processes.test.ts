@@ -38,14 +38,14 @@ function begin(...args: string[]) {
     children.delete(child);
     return { code: code as number | null, ...heard };
   });
-  /** Resolves once stdout matches; rejects with what was heard when it ends before. */
-  const says = async (pattern: RegExp): Promise<void> => {
-    while (!pattern.test(heard.out)) {
-      const over = await Promise.race([once(child.stdout, 'data').then(() => null), ended]);
-      if (over !== null && !pattern.test(heard.out)) throw new Error(`it ended with ${String(over.code)}: ${over.out}${over.err}`);
+  /** Resolves once the stream matches; rejects with what was heard when it ends before. */
+  const hears = (stream: 'out' | 'err') => async (pattern: RegExp): Promise<void> => {
+    while (!pattern.test(heard[stream])) {
+      const over = await Promise.race([once(stream === 'out' ? child.stdout : child.stderr, 'data').then(() => null), ended]);
+      if (over !== null && !pattern.test(heard[stream])) throw new Error(`it ended with ${String(over.code)}: ${over.out}${over.err}`);
     }
   };
-  return { child, ended, says, heard };
+  return { child, ended, says: hears('out'), warns: hears('err'), heard };
 }
 
 const finish = (...args: string[]) => begin(...args).ended;
@@ -137,12 +137,19 @@ t.test('a second Ctrl-C of a daemon cuts the call that it waits for, and leaves 
   daemon.child.kill('SIGINT');
   await daemon.says(/"event":"stopping"/);
   for (const { pid } of ledger.workers) t.doesNotThrow(() => process.kill(pid, 0), 'its call may end');
+  const pid = String(daemon.child.pid);
+  const told = new RegExp(`^error: The broker here \\(pid ${pid}\\) is shutting down, and takes nobody any more\\.\n {2}help: Its calls may end first\\. Wait for that, or end them at once: kill -INT ${pid}\\. Then start anew: leasehold up\n$`);
+  for (const command of [['ps'], ['evict', 'slow'], ['run', 'slow', 'go', '--broker', 'attach']]) t.match(await finish(...command, '--state', state), { code: 1, out: '', err: told }, command.join(' '));
+  t.match(jsonLines((await finish('explain', '--json', '--state', state)).out), [{ error: { code: 'shutting_down', details: { pid } } }]);
+  const waiting = begin('run', 'slow', 'go', '--state', state, '-n', '1');
+  await waiting.warns(/^The broker has been stopped; waiting up to 30\.0 s for the next\.$/m);
   daemon.child.kill('SIGINT');
   t.equal((await daemon.ended).code, 0, 'the drain of an hour is over');
   t.match(daemon.heard.out, /"event":"hurrying"/);
   t.ok(ledger.workers.length > 0);
   for (const { pid } of ledger.workers) t.throws(() => process.kill(pid, 0), { code: 'ESRCH' }, `worker ${String(pid)} is gone`);
   t.match(await endless.ended, { err: /error: / });
+  t.match(await waiting.ended, { code: 0, out: /^on/ }, 'who may own one waits, and is served by its own');
 });
 
 t.test('the command that npm links is a file of the repository: executable, and it says when nothing is built', async (t) => {

@@ -109,7 +109,7 @@ function forCall(given: OrchestratorOptions, reference: ModelReference, contextT
 
 function lossText({ pid, graceMs, stopped }: BrokerLoss): string {
   const broker = `The broker${pid === null ? '' : ` (pid ${pid})`}`;
-  return stopped ? `${broker} was stopped; waiting up to ${formatMs(graceMs)} for the next.` : `${broker} is gone; waiting up to ${formatMs(graceMs)} for it to come back.`;
+  return stopped ? `${broker} has been stopped; waiting up to ${formatMs(graceMs)} for the next.` : `${broker} is gone; waiting up to ${formatMs(graceMs)} for it to come back.`;
 }
 
 /** The answer comes from elsewhere than was thought: from other cards, perhaps, and after a load. */
