@@ -281,11 +281,16 @@ export function limitMinimum(name: LimitName): number {
 
 /** The first minimum or relation that `limits` breaks, or null. */
 export function brokenRelation(limits: Limits): LimitRelation | null {
-  for (const name of Object.keys(defaultLimits) as LimitName[]) {
+  return brokenRelations(limits)[0] ?? null;
+}
+
+/** Every minimum and relation that `limits` breaks. */
+export function brokenRelations(limits: Limits): readonly LimitRelation[] {
+  const minimums = (Object.keys(defaultLimits) as LimitName[]).map((name) => {
     const minimum = limitMinimum(name);
-    if (!(limits[name] >= minimum)) return relation([name], `${name} >= ${limitText(name, minimum)}`, (l) => l[name] >= minimum);
-  }
-  return limitRelations.find((candidate) => !candidate.holds(limits)) ?? null;
+    return relation([name], `${name} >= ${limitText(name, minimum)}`, (l) => l[name] >= minimum);
+  });
+  return [...minimums, ...limitRelations].filter((candidate) => !candidate.holds(limits));
 }
 
 function relation(names: readonly LimitName[], text: string, holds: (limits: Limits) => boolean): LimitRelation {

@@ -46,7 +46,7 @@ export function createContext(dependencies: Dependencies, options: CommonOptions
 
 async function readConfig(io: Io, flags: CommonOptions): Promise<LoadedConfig> {
   const { loadConfig } = await import('../config/index.js');
-  return loadConfig({ flags, env: io.env, cwd: io.cwd });
+  return loadConfig({ flags, env: io.env, cwd: io.cwd, judge: async (options) => (await import('../orchestrator/index.js')).modelFaults(options) });
 }
 
 export interface OpenOptions {

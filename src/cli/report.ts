@@ -1,5 +1,5 @@
 /** How a command tells its result: text for people, one JSON object a line for programs. */
-import { plainJson, type LeaseholdError } from '../../protocol/index.js';
+import { LeaseholdError, plainJson } from '../../protocol/index.js';
 import type { Io } from './io.js';
 import type { Palette } from './terminal/colour.js';
 import { fitted } from './terminal/output.js';
@@ -15,14 +15,16 @@ export function writeLine(io: Io, line = '', hanging = line.length - line.trimSt
   io.stdout.write(`${fitted(io.stdout, line, hanging)}\n`);
 }
 
-/** With --json an object on stdout; else what is wrong and what to do, a line each, on stderr. */
+/** With --json an object on stdout, with a list of all of them (`errors`) where there are several; else what is wrong and what to do, a line each, on stderr. */
 export function reportError(io: Io, palette: Palette, error: LeaseholdError, json: boolean): void {
   if (json) {
-    writeJson(io, { error: { code: error.code, message: error.message, help: error.help, retryable: error.retryable, retryAfterMs: error.retryAfterMs, details: error.details } });
+    const several = error.cause instanceof AggregateError ? (error.cause.errors as unknown[]).filter((each) => each instanceof LeaseholdError) : [];
+    const all = several.length === 0 ? {} : { errors: several.map(({ code, message, details }) => ({ code, message, details })) };
+    writeJson(io, { error: { code: error.code, message: error.message, help: error.help, retryable: error.retryable, retryAfterMs: error.retryAfterMs, details: error.details, ...all } });
     return;
   }
   const more = (error.details['more'] ?? '').split('\n').filter((line) => line !== '');
-  const lines = [`${palette.red('error:')} ${quoted(error.message)}`, ...more.map((line) => `${' '.repeat(errorIndent)}${quoted(line)}`)].map((line) => fitted(io.stderr, line, errorIndent));
+  const lines = [fitted(io.stderr, `${palette.red('error:')} ${quoted(error.message)}`, errorIndent), ...more.map((line) => fitted(io.stderr, `${' '.repeat(errorIndent)}${quoted(line)}`, errorIndent + 2))];
   io.stderr.write(`${[...lines, fitted(io.stderr, `  ${palette.dim('help:')} ${quoted(error.help)}`, errorIndent + 1)].join('\n')}\n`);
 }
 

@@ -1,17 +1,17 @@
 /** One validated configuration out of command line, environment, file and defaults, in that order. All or nothing. */
 import { homedir } from 'node:os';
 import { basename, dirname, join, relative, resolve } from 'node:path';
-import { LeaseholdError, brokenRelation, classes, defaultLimits, limitText, type ClassPolicy, type LimitName, type Limits, type RequestClass } from '../../protocol/index.js';
+import { LeaseholdError, brokenRelations, classes, defaultLimits, limitText, type ClassPolicy, type LimitName, type Limits, type RequestClass } from '../../protocol/index.js';
 import type { OrchestratorOptions } from '../orchestrator/options.js';
 import { parseDocument } from './document.js';
-import { configInvalid, type Source } from './fault.js';
+import { allInvalid, type Fault, type Source, type SourceFaults } from './fault.js';
 import { pointerOf } from './option-names.js';
 import { interpret, type Settings } from './settings.js';
 import { fromEnvironment, fromFlags, type Flags } from './spoken.js';
 import { isPlainlyValid } from './plain.js';
 import { packagePath } from './schema-file.js';
 import { readTextFile } from './text-file.js';
-import { assertValid } from './validate.js';
+import { schemaFaults, without } from './validate.js';
 import type { LogLevel, Written } from './written.js';
 
 export interface LoadedConfig {
@@ -30,16 +30,17 @@ export interface LoadConfigRequest {
   readonly env?: NodeJS.ProcessEnv;
   readonly cwd?: string;
   readonly home?: string;
+  /** What the library finds wrong with models: asked only where something is wrong already, so that all of it is told at once. */
+  readonly judge?: (options: OrchestratorOptions) => Promise<readonly LeaseholdError[]>;
 }
 
-interface Layer {
-  readonly source: Source;
+interface Layer extends SourceFaults {
   readonly settings: Settings;
 }
 
 /**
  * Rejects with `config_unreadable` or `config_invalid`, which names the source, the place in it and what is allowed
- * there. Reads one file: --config, else $LEASEHOLD_CONFIG, else ./leasehold.yaml, else the one in the home folder.
+ * there, of all that is wrong in all of them. Reads one file: --config, else $LEASEHOLD_CONFIG, else ./leasehold.yaml, else the one in the home folder.
  */
 export async function loadConfig(request: LoadConfigRequest = {}): Promise<LoadedConfig> {
   const { flags = {}, env = process.env, cwd = process.cwd(), home = homedir() } = request;
@@ -49,7 +50,11 @@ export async function loadConfig(request: LoadConfigRequest = {}): Promise<Loade
     const document = await parseDocument(relativeName(file.path, cwd), file.text, `Every key with its meaning: ${packagePath('src', 'config', 'example.yaml')}`);
     layers.push(await layer(document, dirname(file.path), home));
   }
-  assertRelations(layers);
+  const wrong = [...layers, ...brokenBy(layers)].filter(({ faults }) => faults.length > 0);
+  if (wrong.length > 0) {
+    const judged = (await request.judge?.(toOptions(layers)) ?? []).map((error) => placeOf(layers, error));
+    throw allInvalid(together([...wrong, ...judged.filter((each) => each !== null)]));
+  }
   return {
     path: file?.path ?? null, options: toOptions(layers), log: { level: first(layers, 'logLevel') ?? 'warn', file: first(layers, 'logFile') ?? null },
     atItsPlace: (error) => atItsPlace(layers, error),
@@ -78,9 +83,30 @@ function relativeName(path: string, cwd: string): string {
   return name.startsWith('..') ? path : name === '' ? basename(path) : name;
 }
 
-async function layer(spoken: Source & { readonly value: unknown }, folder: string, home: string): Promise<Layer> {
-  if (!isPlainlyValid(spoken.value)) await assertValid(spoken.value, spoken);
-  return { source: spoken, settings: interpret(spoken.value as Written, spoken, folder, home) };
+async function layer(spoken: Source & { readonly value: unknown; readonly faults: readonly Fault[] }, folder: string, home: string): Promise<Layer> {
+  if (spoken.value === null) return { source: spoken, settings: {}, faults: spoken.faults };
+  const faults = isPlainlyValid(spoken.value) ? [] : await schemaFaults(spoken.value);
+  const meant = interpret(await judgeable(spoken.value, faults), folder, home);
+  return { source: spoken, settings: meant.settings, faults: [...spoken.faults, ...faults, ...meant.faults] };
+}
+
+/** What can be judged of a value although some of it is wrong. What is taken out may leave out what must be there: that goes, too. */
+async function judgeable(value: unknown, faults: readonly Fault[]): Promise<Written> {
+  let [left, wrong] = [value, faults];
+  for (let tries = 0; wrong.length > 0; tries++) {
+    if (tries === takenOutMax) return {};
+    left = without(left, wrong);
+    wrong = await schemaFaults(left);
+  }
+  return left as Written;
+}
+
+/** A setting lies no deeper. */
+const takenOutMax = 6;
+
+/** One entry a source, in their order. */
+function together(wrong: readonly SourceFaults[]): readonly SourceFaults[] {
+  return [...new Set(wrong.map(({ source }) => source))].map((source) => ({ source, faults: wrong.flatMap((each) => (each.source === source ? each.faults : [])) }));
 }
 
 function first<K extends keyof Settings>(layers: readonly Layer[], key: K): Settings[K] | undefined {
@@ -89,13 +115,18 @@ function first<K extends keyof Settings>(layers: readonly Layer[], key: K): Sett
 
 /** The library names an option in its own words; here it gets back the words and the place of the one who wrote it. */
 function atItsPlace(layers: readonly Layer[], error: LeaseholdError): LeaseholdError {
+  const placed = placeOf(layers, error);
+  return placed === null ? error : allInvalid([placed]);
+}
+
+function placeOf(layers: readonly Layer[], error: LeaseholdError): SourceFaults | null {
   const named = pointerOf(error.details['option'] ?? '');
-  if (named === null) return error;
+  if (named === null) return null;
   const { pointer, setting } = named;
   const source = layers.find(({ settings }) => (setting === 'limits' ? Object.hasOwn(settings.limits ?? {}, String(pointer[1])) : settings[setting] !== undefined))?.source;
-  if (source === undefined) return error;
+  if (source === undefined) return null;
   const reason = error.code === 'config_invalid' ? error.details['reason'] ?? '' : lowered(error.message.replace(/\.$/, ''));
-  return configInvalid(source, [{ pointer, part: 'value', reason }]);
+  return { source, faults: [{ pointer, part: 'value', reason }] };
 }
 
 /** A sentence as a clause: `There is` begins small, a name stays as it is. */
@@ -108,17 +139,19 @@ function mergedLimits(layers: readonly Layer[]): Partial<Limits> {
   return Object.assign({}, ...layers.map(({ settings }) => settings.limits ?? {}).reverse()) as Partial<Limits>;
 }
 
-function assertRelations(layers: readonly Layer[]): void {
+/** Limits that contradict each other, where each of them is one. */
+function brokenBy(layers: readonly Layer[]): readonly SourceFaults[] {
+  if (layers.some(({ faults }) => faults.some(({ pointer }) => pointer[0] === 'limits'))) return [];
   const limits: Limits = { ...defaultLimits, ...mergedLimits(layers) };
-  const broken = brokenRelation(limits);
-  if (broken === null) return;
-  const figures = broken.names.map((name) => `${name} is ${limitText(name, limits[name])}`).join(', ');
-  const set = (name: LimitName) => layers.find(({ settings }) => settings.limits?.[name] !== undefined);
-  const culprit = broken.names.find((name) => set(name) !== undefined) ?? broken.names[0];
-  const source = culprit === undefined ? undefined : set(culprit)?.source;
-  // Defaults hold among themselves (the tests say so), so somebody set one of them.
-  if (culprit === undefined || source === undefined) throw new LeaseholdError('limit_relation', { relation: broken.text });
-  throw configInvalid(source, [{ pointer: ['limits', culprit], part: 'value', reason: `${broken.text} must hold; ${figures}` }]);
+  return brokenRelations(limits).map((broken) => {
+    const figures = broken.names.map((name) => `${name} is ${limitText(name, limits[name])}`).join(', ');
+    const set = (name: LimitName) => layers.find(({ settings }) => settings.limits?.[name] !== undefined);
+    const culprit = broken.names.find((name) => set(name) !== undefined) ?? broken.names[0];
+    const source = culprit === undefined ? undefined : set(culprit)?.source;
+    // Defaults hold among themselves (the tests say so), so somebody set one of them.
+    if (culprit === undefined || source === undefined) throw new LeaseholdError('limit_relation', { relation: broken.text });
+    return { source, faults: [{ pointer: ['limits', culprit], part: 'value', reason: `${broken.text} must hold; ${figures}` }] };
+  });
 }
 
 function mergedPolicies(layers: readonly Layer[]): OrchestratorOptions['classPolicies'] {

@@ -1,6 +1,6 @@
 /** Where each value of a parsed document stands in its text, however many there are: it is gone through once. */
 import type { Alias, Document, Node, Pair, YAMLMap } from 'yaml';
-import type { Pointer } from './fault.js';
+import { shown, type Pointer } from './fault.js';
 
 type Yaml = typeof import('yaml');
 
@@ -10,18 +10,30 @@ const nodesMax = 200_000;
 const aliasesMax = 100;
 
 export interface Places {
-  /** What no configuration has and nobody looks past, the first in the text: a key twice in a map, or more of something than is read. */
-  readonly fault: { readonly offset: number; readonly reason: string } | null;
+  /** What no configuration has: a key twice in a map, an alias of nothing, or more of something than is read. */
+  readonly faults: readonly TextFault[];
+  /** There is more of something than is read: nothing of it is. */
+  readonly isTooMuch: boolean;
   /** Where a value (or its key) begins; the nearest enclosing one when it is not in the text. */
   offsetOf(pointer: Pointer, part: 'key' | 'value'): number;
 }
+
+interface TextFault {
+  readonly offset: number;
+  readonly reason: string;
+  /** Where what it clashes with stands. */
+  readonly firstOffset?: number;
+}
+
+/** More faults of the text than this are not looked for. */
+const faultsMax = 100;
 
 type Entry = Pick<Pair, 'key' | 'value'>;
 
 export function placesOf(yaml: Yaml, document: Document.Parsed): Places {
   const survey = new Survey(yaml);
   survey.take(document.contents);
-  return { fault: survey.fault, offsetOf: (pointer, part) => survey.offsetOf(document.contents, pointer, part) };
+  return { faults: survey.faults, isTooMuch: survey.isTooMuch, offsetOf: (pointer, part) => survey.offsetOf(document.contents, pointer, part) };
 }
 
 class Survey {
@@ -33,7 +45,8 @@ class Survey {
   /** Nodes at and below each anchor, once it has been gone through. */
   readonly #sizes = new Map<unknown, number>();
   #nodes = 0;
-  fault: Places['fault'] = null;
+  readonly faults: TextFault[] = [];
+  isTooMuch = false;
 
   constructor(yaml: Yaml) {
     this.#yaml = yaml;
@@ -71,8 +84,9 @@ class Survey {
     for (const pair of map.items) {
       // Only scalars name anything here: the parser has refused every other key.
       const name = this.#yaml.isScalar(pair.key) ? String(pair.key.value) : String(pair.key);
-      if (entries.has(name)) this.#refuse(pair.key, 'this key is there twice; keep one');
-      else entries.set(name, pair);
+      const first = entries.get(name);
+      if (first === undefined) entries.set(name, pair);
+      else this.#refuse(pair.key, `the key ${shown(name)} is there twice`, rangeStart(first.key) ?? 0);
       this.#count(pair.key, 1);
       this.take(pair.value);
     }
@@ -82,20 +96,26 @@ class Survey {
     const target = this.#anchors.get(alias.source);
     this.#resolved.set(alias, target);
     const size = this.#sizes.get(target);
-    if (target === undefined) this.#refuse(alias, `there is no &${alias.source} before it`);
-    else if (size === undefined) this.#refuse(alias, `&${alias.source} would hold itself`);
-    else if (this.#resolved.size > aliasesMax) this.#refuse(alias, `at most ${aliasesMax} aliases are followed`);
+    // None of these has a value.
+    if (target === undefined) this.#tooMuch(alias, `there is no &${alias.source} before it`);
+    else if (size === undefined) this.#tooMuch(alias, `&${alias.source} would hold itself`);
+    else if (this.#resolved.size > aliasesMax) this.#tooMuch(alias, `at most ${aliasesMax} aliases are followed`);
     else this.#count(alias, size);
   }
 
   #count(node: unknown, nodes: number): void {
     this.#nodes += nodes;
-    if (this.#nodes > nodesMax) this.#refuse(node, `at most ${nodesMax} keys and values are read`);
+    if (this.#nodes > nodesMax) this.#tooMuch(node, `at most ${nodesMax} keys and values are read`);
   }
 
-  #refuse(node: unknown, reason: string): void {
-    const offset = rangeStart(node) ?? 0;
-    if (this.fault === null || offset < this.fault.offset) this.fault = { offset, reason };
+  #refuse(node: unknown, reason: string, firstOffset?: number): void {
+    if (this.faults.length < faultsMax) this.faults.push({ offset: rangeStart(node) ?? 0, reason, ...(firstOffset === undefined ? {} : { firstOffset }) });
+  }
+
+  /** One is told: the others of its kind say no more. */
+  #tooMuch(node: unknown, reason: string): void {
+    if (!this.isTooMuch) this.#refuse(node, reason);
+    this.isTooMuch = true;
   }
 
   #child(node: unknown, step: string | number): Entry | null {

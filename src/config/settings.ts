@@ -5,7 +5,7 @@ import {
 } from '../../protocol/index.js';
 import type { EngineOptions, HostMemoryOptions, ModelOptions, YieldFree } from '../orchestrator/options.js';
 import { durationMsMax, parseDurationMs } from './durations.js';
-import { configInvalid, pointerText, type Pointer, type Source } from './fault.js';
+import { pointerText, type Fault, type Pointer } from './fault.js';
 import type { Duration, LogLevel, Scalar, Size, Written, WrittenModel, WrittenYield } from './written.js';
 
 /** One source's settings in our units; what it does not say is absent. */
@@ -28,10 +28,10 @@ export interface Settings {
   readonly logFile?: string | null;
 }
 
-/** Turns written settings into ours. `folder` is what relative paths are relative to. Throws `config_invalid`. */
-export function interpret(written: Written, source: Source, folder: string, home: string): Settings {
-  const read = new Reader(source, folder, home);
-  return withoutUndefined({
+/** Written settings as ours, and what of them means nothing; the settings are whole where that is nothing. `folder` is what relative paths are relative to. */
+export function interpret(written: Written, folder: string, home: string): { readonly settings: Settings; readonly faults: readonly Fault[] } {
+  const read = new Reader(folder, home);
+  const settings = withoutUndefined<Settings>({
     devices: typeof written.devices === 'string' ? [written.devices] : written.devices,
     reserveBytes: read.reserve(written.reserve),
     yieldFreeBytes: read.yield(written.yield),
@@ -46,15 +46,15 @@ export function interpret(written: Written, source: Source, folder: string, home
     logLevel: written.log?.level,
     logFile: typeof written.log?.file === 'string' ? read.path(written.log.file) : written.log?.file,
   });
+  return { settings, faults: read.faults };
 }
 
 class Reader {
-  readonly #source: Source;
+  readonly faults: Fault[] = [];
   readonly #folder: string;
   readonly #home: string;
 
-  constructor(source: Source, folder: string, home: string) {
-    this.#source = source;
+  constructor(folder: string, home: string) {
     this.#folder = folder;
     this.#home = home;
   }
@@ -150,15 +150,17 @@ class Reader {
       return parseBytes(String(written), pointerText(pointer));
     } catch (error) {
       // The pattern has passed: only its size can be wrong.
-      if (error instanceof LeaseholdError) this.refuse(pointer, 'must be at most 9007199254740991 bytes');
-      throw error;
+      if (!(error instanceof LeaseholdError)) throw error;
+      this.refuse(pointer, 'must be at most 9007199254740991 bytes');
+      return 0;
     }
   }
 
   duration(written: Duration, pointer: Pointer, maximumMs = durationMsMax): number {
     const ms = parseDurationMs(written);
     if (ms !== null && ms <= maximumMs) return ms;
-    return this.refuse(pointer, maximumMs === durationMsMax ? 'must be at most 30d' : `must be at most ${String(maximumMs)} ms (24d)`);
+    this.refuse(pointer, maximumMs === durationMsMax ? 'must be at most 30d' : `must be at most ${String(maximumMs)} ms (24d)`);
+    return 0;
   }
 
   each<T, R>(written: Readonly<Record<string, T>> | null | undefined, convert: (value: T, pointer: Pointer) => R, pointer: Pointer): Record<string, R> | undefined {
@@ -166,8 +168,8 @@ class Reader {
     return Object.fromEntries(Object.entries(written).map(([name, value]) => [name, convert(value, [...pointer, name])]));
   }
 
-  refuse(pointer: Pointer, reason: string): never {
-    throw configInvalid(this.#source, [{ pointer, part: 'value', reason }]);
+  refuse(pointer: Pointer, reason: string): void {
+    this.faults.push({ pointer, part: 'value', reason });
   }
 
   /** The unit is in the name, so the name says how to read it. */

@@ -1,6 +1,6 @@
 /** Settings as words of an environment or a command line, in the shape of the file. */
 import { defaultLimits, suggest, type LimitName } from '../../protocol/index.js';
-import { configInvalid, pointerText, type Pointer, type Source } from './fault.js';
+import { pointerText, type Fault, type Pointer, type Source } from './fault.js';
 
 /** What the command line sets; each key is the long name of its option. */
 export interface Flags {
@@ -21,6 +21,8 @@ export interface Flags {
 /** A source and what it says, not yet checked. */
 export interface Spoken extends Source {
   readonly value: Readonly<Record<string, unknown>>;
+  /** Words that are no setting at all. */
+  readonly faults: readonly Fault[];
 }
 
 /** Variables that set one key each; `LEASEHOLD_LIMIT_*` are besides. Empty means not set. */
@@ -84,7 +86,10 @@ export function fromFlags(flags: Flags): Spoken {
   if (flags.logFile !== undefined) spoken.set(['log', 'file'], flags.logFile);
   for (const pair of flags.limit ?? []) {
     const equals = pair.indexOf('=');
-    if (equals < 1) throw configInvalid(spoken, [{ pointer: ['limits'], part: 'value', reason: `must be NAME=VALUE, not ${JSON.stringify(pair)}` }]);
+    if (equals < 1) {
+      spoken.faults.push({ pointer: ['limits'], part: 'value', reason: `must be NAME=VALUE, not ${JSON.stringify(pair)}` });
+      continue;
+    }
     const pointer = ['limits', pair.slice(0, equals)];
     spoken.set(pointer, meaning(pointer, pair.slice(equals + 1)));
   }
@@ -95,6 +100,7 @@ class Builder implements Spoken {
   readonly name: string;
   readonly help: (where: string) => string;
   readonly value: Record<string, unknown> = {};
+  readonly faults: Fault[] = [];
   readonly #names: ReadonlyMap<string, string>;
 
   /** `names`: what a person calls each key there. */
@@ -135,9 +141,9 @@ function meaning(pointer: Pointer, text: string): unknown {
   return numeric && /^-?\d{1,15}$/.test(trimmed) ? Number(trimmed) : trimmed;
 }
 
-function refuseSlip(name: string, known: readonly string[], source: Source): void {
+function refuseSlip(name: string, known: readonly string[], { faults }: Builder): void {
   const near = suggest(name.slice('LEASEHOLD_'.length), known.map((variable) => variable.slice('LEASEHOLD_'.length)));
   if (near === null && !name.startsWith(limitPrefix)) return;
   const reason = near === null ? 'there is no such limit' : `there is no such variable; did you mean LEASEHOLD_${near}?`;
-  throw configInvalid(source, [{ pointer: [name], part: 'key', reason }]);
+  faults.push({ pointer: [name], part: 'key', reason });
 }

@@ -9,13 +9,33 @@ const namesListedMax = 14;
 
 const compiled = new Map<JsonSchema, Promise<ValidateFunction>>();
 
-/** Throws one `config_invalid` with every fault of `value`; a value that passes has the shape of the schema. */
-export async function assertValid(value: unknown, source: Source, schema: JsonSchema = configSchema()): Promise<void> {
+/** Throws one `config_invalid` with every fault of `value`, and of `found` before; a value that passes has the shape of the schema. */
+export async function assertValid(value: unknown, source: Source, schema: JsonSchema = configSchema(), found: readonly Fault[] = []): Promise<void> {
+  // Nothing was read of it, and why is known.
+  const faults = value === null && found.length > 0 ? found : [...found, ...await schemaFaults(value, schema)];
+  if (faults.length > 0) throw configInvalid(source, faults);
+}
+
+/** What of `value` the schema does not allow. */
+export async function schemaFaults(value: unknown, schema: JsonSchema = configSchema()): Promise<readonly Fault[]> {
   const known = compiled.get(schema) ?? compile(schema);
   compiled.set(schema, known);
   const validate = await known;
-  if (validate(value)) return;
-  throw configInvalid(source, faultsOf(validate.errors ?? []));
+  return validate(value) ? [] : faultsOf(validate.errors ?? []);
+}
+
+/** The value without what is wrong in it, so that the rest can be judged, too: an entry of a list takes the list with it, what is missing its map. */
+export function without(value: unknown, faults: readonly Fault[]): unknown {
+  const left: unknown = structuredClone(value);
+  for (const { pointer } of faults) {
+    const list = pointer.findIndex((step) => typeof step === 'number');
+    const steps = list === -1 ? pointer : pointer.slice(0, list);
+    const last = steps.at(-1);
+    if (last === undefined) return {};
+    const parent = steps.slice(0, -1).reduce<unknown>((at, step) => (at as Readonly<Record<string, unknown>> | null | undefined)?.[String(step)], left);
+    if (typeof parent === 'object' && parent !== null) Reflect.deleteProperty(parent, String(last));
+  }
+  return left;
 }
 
 async function compile(schema: JsonSchema): Promise<ValidateFunction> {

@@ -1,5 +1,5 @@
 /** Broker, workers and models as one object: what `import { createOrchestrator } from 'leasehold'` gives. */
-export { createOrchestrator, openOrchestrator, servedModels } from './orchestrator.js';
+export { createOrchestrator, openOrchestrator, modelFaults, servedModels } from './orchestrator.js';
 export { defaultStatePath, readStateFolder } from './state.js';
 export { unknownModel } from './catalogue.js';
 export { createLog, silentLog, requireReader, writeReason, type EngineCommand, type Log } from '../../broker/shell/index.js';

@@ -61,6 +61,22 @@ export async function openOrchestrator(options: OrchestratorOptions, onSimulated
   return new RunningOrchestrator(links, catalogue, log);
 }
 
+/** What makes models a configuration that no orchestrator takes: the first name that means two of them, and each engine that there is none of. */
+export function modelFaults({ models = {}, engines = [] }: Pick<OrchestratorOptions, 'models' | 'engines'>): readonly LeaseholdError[] {
+  const checks = [
+    () => { new Catalogue(models, { tell: () => undefined, unstaged: new Map() }); },
+    ...Object.entries(models).map(([name, model]) => () => { checkEngines({ models: { [name]: model }, engines }); }),
+  ];
+  return checks.flatMap((check) => {
+    try {
+      check();
+      return [];
+    } catch (error) {
+      return [LeaseholdError.from(error)];
+    }
+  });
+}
+
 /** What an orchestrator with these options would serve. Throws as `createOrchestrator` does for models that are none. */
 export async function servedModels(options: Pick<OrchestratorOptions, 'models' | 'onUnusable'>): Promise<readonly ServedModel[]> {
   return shown(await catalogueOf(options));

@@ -97,7 +97,7 @@ export async function readScenario(fileOrName: string): Promise<Scenario> {
     throw new LeaseholdError('config_unreadable', { path: fileOrName, reason: `there is no such file, nor a scenario of that name${near === null ? `; those that ship: ${shipped.join(', ')}` : `; did you mean ${near}?`}` }, { help: '`leasehold stress --list` shows those that ship; a file is named by its path.' });
   }
   const document = await parseDocument(path, await readTextFile(path, false) ?? '', `Scenarios that ship, to begin from: ${shippedFolder()}`);
-  await assertValid(document.value, document, schemaAt(packagePath('src', 'scenarios', 'schema.json')));
+  await assertValid(document.value, document, schemaAt(packagePath('src', 'scenarios', 'schema.json')), document.faults);
   return new Reading(document).scenario(basename(path).replace(/\.ya?ml$/, ''), document.value as Written);
 }
 

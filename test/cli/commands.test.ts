@@ -101,14 +101,6 @@ t.test('the command line', async (t) => {
     t.match(jsonLines(out), [{ error: { code: 'input_invalid', message: /--bogus/, help: /ps --help/, retryable: false, retryAfterMs: null, details: Object } }]);
   });
 
-  t.test('reports every fault of a configuration file', async (t) => {
-    const path = join(work, 'faulty.yaml');
-    writeFileSync(path, 'modls: {}\nreserve: lots\n');
-    const { code, err } = await finish(['ps', '--config', path]);
-    t.equal(code, 2);
-    t.match(err, /^error: faulty\.yaml: line 1, column 1 \(modls\): unknown key.*\n {7}line 2, column 10 \(reserve\): must be a size.*\n {2}help: /);
-  });
-
   t.test('does not let a message command the terminal, and is coloured only where that is wanted', async (t) => {
     const failure = new LeaseholdError('model_invalid', { source: 'x\u001B[2Jy', reason: 'bad' });
     const plain = await finish(['run', 'tiny-facts', 'hi'], { failure });

@@ -120,9 +120,9 @@ log: { level: debug, file: leasehold.log }
 const refused: readonly (readonly [text: string, where: string, reason: RegExp])[] = [
   ['modls: {}', 'line 1, column 1 (modls)', /unknown key "modls"; did you mean models\?/],
   ['devices: auto\nfrobnicate: 1', 'line 2, column 1 (frobnicate)', /unknown key "frobnicate"; known here: devices, reserve, yield, state/],
-  ['devices: auto\ndevices: cpu', 'line 2, column 1', /this key is there twice/],
-  ['models:\n  a: { source: x }\n  a: { source: y }', 'line 3, column 3', /this key is there twice/],
-  ['models: { a: { source: x, source: y } }', 'line 1, column 27', /this key is there twice/],
+  ['devices: auto\ndevices: cpu', 'line 2, column 1', /^the key "devices" is there twice, first in line 1; keep one$/],
+  ['models:\n  a: { source: x }\n  a: { source: y }', 'line 3, column 3', /the key "a" is there twice, first in line 2; keep one/],
+  ['models: { a: { source: x, source: y } }', 'line 1, column 27', /^the key "source" is there twice, first in line 1; keep one$/],
   ['devices: [auto', 'line 1, column 15', /flow|\]/i],
   ['devices: auto\n  broker: own', 'line 1, column 10', /nested|indent|map/i],
   ['\tdevices: auto', 'line 1', /tab/i],
@@ -226,6 +226,16 @@ t.test('a file is refused with the line, the key and what is allowed there:', as
     t.equal(await told('devices: *cards\n'), 'line 1, column 10: there is no &cards before it.');
     t.equal(await told('models: &a\n  m: *a\n'), 'line 2, column 6: &a would hold itself.');
     t.equal(await told(`devices: [${'x, '.repeat(200_000)}x]\n`), 'line 1, column 600002: at most 200000 keys and values are read.');
+  });
+
+  t.test('everything that is wrong at once: each place that is no YAML, each limit that contradicts another', async (t) => {
+    const broken = await refusal(loadText('models:\n  a: { source: [x }\n   b: "un\nc: : d\n'));
+    t.match([broken.details['where'], broken.details['more']?.split('\n').length], ['line 2, column 19', 2]);
+    const limits = await refusal(loadText('limits:\n  heartbeatMissesMax: 2\n  frameBytesMax: 32MiB\nhostMemory: { reserve: 9999TiB }\n'));
+    t.match(limits.details['reason'], /heartbeatMissesMax >= 3 must hold/);
+    t.match(limits.details['more'], /^line 3, column 18 \(limits\.frameBytesMax\): frameBytesMax <= outgoingBytesMax must hold; frameBytesMax is 32MiB, outgoingBytesMax is 16MiB\nline 4, column 24 \(hostMemory\.reserve\): must be at most \d+ bytes$/);
+    const sources = await refusal(load({ flags: { config: written('stat: x\n'), reserve: 'lots' }, env: { LEASEHOLD_LIMIT_X: '3' } }));
+    t.match([sources.details['path'], sources.details['more']], ['command line', /^environment: LEASEHOLD_LIMIT_X: there is no such limit\n.*: line 1, column 1 \(stat\): unknown key "stat"; did you mean state\?$/]);
   });
 
   t.test('what is wrong with thousands of models, in time that grows with their number alone', async (t) => {
