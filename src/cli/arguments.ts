@@ -1,6 +1,7 @@
 /** Words of the command line as values; a wrong one is `input_invalid` and says what is allowed. */
 import { LeaseholdError } from '../../protocol/index.js';
 import { parseDurationMs } from '../config/durations.js';
+import { contextTokensMax, parseContextTokens } from '../config/tokens.js';
 
 export function wholeNumber(text: string | undefined, field: string, minimum: number, maximum: number): number | undefined {
   if (text === undefined) return undefined;
@@ -9,15 +10,12 @@ export function wholeNumber(text: string | undefined, field: string, minimum: nu
   return value;
 }
 
-/** What the wire allows. */
-const contextTokensMax = 16_777_216;
-
 /** Tokens of a context: `4096`, or `4k` for 4 times 1024; one bound for every command. */
 export function contextTokens(text: string | undefined, field: string): number | undefined {
-  const inThousands = text === undefined ? null : /^(\d{1,9})k$/i.exec(text);
-  const digits = inThousands === null ? text : String(Number(inThousands[1]) * 1_024);
-  if (digits !== undefined && !/^\d{1,16}$/.test(digits)) throw invalid(field, `must be a whole number from 1 to ${contextTokensMax}, or one of times 1024 like 32k`, digits);
-  return wholeNumber(digits, field, 1, contextTokensMax);
+  if (text === undefined) return undefined;
+  const tokens = parseContextTokens(text);
+  if (tokens === null) throw invalid(field, `must be a whole number from 1 to ${contextTokensMax}, or one of times 1024 like 32k`, text);
+  return tokens;
 }
 
 export function decimal(text: string | undefined, field: string, minimum: number, maximum: number): number | undefined {

@@ -6,6 +6,7 @@ import {
 import type { EngineOptions, HostMemoryOptions, ModelOptions, YieldFree } from '../orchestrator/options.js';
 import { durationMsMax, parseDurationMs } from './durations.js';
 import { pointerText, type Fault, type Pointer } from './fault.js';
+import { contextTokensMax, parseContextTokens } from './tokens.js';
 import type { Duration, LogLevel, Scalar, Size, Written, WrittenModel, WrittenYield } from './written.js';
 
 /** One source's settings in our units; what it does not say is absent. */
@@ -88,7 +89,7 @@ class Reader {
     return withoutUndefined<ModelOptions>({
       source: this.#modelSource(written.source),
       engine: written.engine,
-      contextTokens: written.context,
+      contextTokens: written.context === undefined ? undefined : this.tokens(written.context, [...pointer, 'context']),
       parallel: written.parallel,
       ttlMs: ttl === undefined || ttl === null || ttl === 'never' ? (ttl === undefined ? undefined : null) : this.duration(ttl, [...pointer, 'ttl']),
       preload: written.preload,
@@ -161,6 +162,13 @@ class Reader {
     if (ms !== null && ms <= maximumMs) return ms;
     this.refuse(pointer, maximumMs === durationMsMax ? 'must be at most 30d' : `must be at most ${String(maximumMs)} ms (24d)`);
     return 0;
+  }
+
+  tokens(written: number | string, pointer: Pointer): number {
+    const tokens = parseContextTokens(written);
+    // The pattern has passed: only its size can be wrong.
+    if (tokens === null) this.refuse(pointer, `must be from 1 to ${contextTokensMax} tokens`);
+    return tokens ?? 0;
   }
 
   each<T, R>(written: Readonly<Record<string, T>> | null | undefined, convert: (value: T, pointer: Pointer) => R, pointer: Pointer): Record<string, R> | undefined {

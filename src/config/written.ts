@@ -11,7 +11,7 @@ export type Scalar = string | number | boolean;
 export interface WrittenModel {
   readonly source: string;
   readonly engine?: string;
-  readonly context?: number;
+  readonly context?: number | string;
   readonly parallel?: number;
   readonly ttl?: Duration | null;
   readonly preload?: boolean;

@@ -109,6 +109,8 @@ log: { level: debug, file: leasehold.log }
   t.test('may repeat itself by anchors, within bounds', async (t) => {
     const { options } = await loadText('models:\n  a: &a { source: tiny-tales, context: 512 }\n  b: *a\n');
     t.strictSame(options.models?.['b'], { source: 'tiny-tales', contextTokens: 512 });
+    const contexts = await loadText(`models:\n${['8k', '32K', '"4096"', '16384k', '1'].map((context, index) => `  m${index}: { source: tiny-tales, context: ${context} }\n`).join('')}`);
+    t.strictSame(Object.values(contexts.options.models ?? {}).map(({ contextTokens }) => contextTokens), [8_192, 32_768, 4_096, 16_777_216, 1], 'as the command line takes them');
   });
 
   t.test('finds the home folder behind a tilde', async (t) => {
@@ -166,6 +168,8 @@ const refused: readonly (readonly [text: string, where: string, reason: RegExp])
   ['models:\n  __proto__: { source: x }', 'line 2, column 3 (models.__proto__)', /must be a model name/],
   ['__proto__: { a: 1 }', 'line 1, column 1 (__proto__)', /unknown key/],
   ['models:\n  a: { source: x, contxt: 5 }', 'line 2, column 19 (models.a.contxt)', /did you mean context\?/],
+  ['models:\n  a: { source: x, context: 8kk }', 'line 2, column 28 (models.a.context)', /^must be a whole number of tokens from 1 to 16777216, or one of times 1024 like 8k, not "8kk"$/],
+  ['models:\n  a: { source: x, context: 16385k }', 'line 2, column 28 (models.a.context)', /^must be from 1 to 16777216 tokens$/],
   ['models:\n  a: { source: x, context: 0 }', 'line 2, column 28 (models.a.context)', /whole number of tokens from 1/],
   ['models:\n  a: { source: x, parallel: 1.5 }', 'line 2, column 29 (models.a.parallel)', /whole number from 1 to 1024, not 1.5/],
   ['models:\n  a: { source: x, ttl: soon }', 'line 2, column 24 (models.a.ttl)', /duration like 10m, or never, not "soon"/],
