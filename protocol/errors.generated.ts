@@ -81,6 +81,7 @@ export const errorTable = {
   platform_unsupported: { number: 603, http: 501, retryable: false, message: "{what} is not available on {platform}.", help: "The README lists what each platform has." },
   closed: { number: 604, http: 410, retryable: false, message: "{what} has been closed.", help: "Create a new one." },
   state_unwritable: { number: 605, http: 507, retryable: false, message: "{path} cannot be written: {reason}.", help: "Make room there, or name another state folder (stateFolder, LEASEHOLD_STATE)." },
+  too_many_open_files: { number: 606, http: 503, retryable: true, message: "The limit of {whose} on open files is reached ({code}).", help: "Raise it: `ulimit -n 65536` before the start, LimitNOFILE=65536 in the unit, or `--ulimit nofile=65536` for a container." },
   reference_invalid: { number: 700, http: 400, retryable: false, message: "{reference} does not name a model: {reason}.", help: "It must be a Hugging Face ID like owner/model or owner/model@revision (with :file-or-quant for a GGUF); a path begins with ./ or /." },
   hub_unreachable: { number: 701, http: 503, retryable: true, message: "The hub at {endpoint} could not be reached: {reason}.", help: "Check the network, or name another hub in HF_ENDPOINT. What is staged is usable without it." },
   hub_answer_invalid: { number: 702, http: 502, retryable: true, message: "The hub's answer about {repository} cannot be used: {reason}.", help: "Retry later; where HF_ENDPOINT names a mirror, try the hub itself." },

@@ -60,10 +60,15 @@ export class LeaseholdError extends Error {
     return /^\d{1,16}$/.test(text) ? Number(text) : null;
   }
 
-  /** An error of ours as it is; anything else wrapped as `code` (default `internal`) with its text as the reason. */
+  /**
+   * An error of ours as it is; anything else wrapped as `code` (default `internal`) with its text as the reason. That no
+   * file could be opened for want of a descriptor says nothing of the file, and is `too_many_open_files` wherever it comes up.
+   */
   static from(thrown: unknown, code: ErrorCode = 'internal', details: ErrorDetails = {}): LeaseholdError {
     if (thrown instanceof LeaseholdError) return thrown;
     const reason = thrown instanceof Error ? thrown.message : String(thrown);
+    const shortage = descriptorShortage(thrown);
+    if (shortage !== null) return new LeaseholdError('too_many_open_files', { ...details, reason, ...shortage }, { cause: thrown });
     return new LeaseholdError(code, { reason, ...details }, { cause: thrown });
   }
 
@@ -73,6 +78,16 @@ export class LeaseholdError extends Error {
       ? new LeaseholdError(wire.code, wire.details)
       : new LeaseholdError('internal', { reason: `${wire.code}: ${wire.message}`, ...wire.details });
   }
+}
+
+const descriptorLimits: Readonly<Record<string, string>> = { EMFILE: 'a process', ENFILE: 'the system' };
+
+/** What is told of a system call that found no descriptor left, from its error, what that was the cause of, or the word for it in a text; else null. */
+export function descriptorShortage(thrown: unknown): { readonly whose: string; readonly code: string } | null {
+  const { code, cause } = (typeof thrown === 'object' && thrown !== null ? thrown : {}) as { readonly code?: unknown; readonly cause?: { readonly code?: unknown } | null };
+  const inText = typeof thrown === 'string' ? /\b(EMFILE|ENFILE)\b/.exec(thrown)?.[1] : undefined;
+  const found = [inText, code, cause?.code].find((each): each is string => typeof each === 'string' && Object.hasOwn(descriptorLimits, each));
+  return found === undefined ? null : { whose: descriptorLimits[found] ?? '', code: found };
 }
 
 export function isErrorCode(code: string): code is ErrorCode {

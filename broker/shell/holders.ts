@@ -62,17 +62,17 @@ export class Holders {
     for (const generation of [...this.#cards.keys()]) if (!this.#options.holdsAnything(generation)) this.forget(generation);
   }
 
-  /** Without a record it is not waited for after a restart; what it has taken is measured all the same. */
+  /** Without a record it is not waited for after a restart; what it has taken is measured all the same. It is written as soon as it can be. */
   #write(generation: string, name: string, identity: ProcessIdentity, devices: readonly string[]): void {
     const { records, bootId, log, floorsOf } = this.#options;
     try {
-      records.write({
+      records.writeOrOwe({
         version: 1, role: 'holder', generation, bootId, machine: records.machine, name, engine: null, spawnId: null, token: null,
         devices, floors: floorsOf(generation), threads: 0, identity, guard: null,
       });
     } catch (error) {
       const { code, message } = LeaseholdError.from(error);
-      log.error({ generation, code, reason: message }, 'a holder could not be put on record: a broker that starts anew will not wait for it');
+      log.error({ generation, code, reason: message }, 'a holder could not be put on record: until it is, a broker that starts anew will not wait for it');
     }
   }
 }

@@ -1,5 +1,5 @@
 /** The end of a process's output, as much of it as an event's frame holds whatever is in it. */
-import { LeaseholdError, errorEnd } from '../../protocol/index.js';
+import { LeaseholdError, descriptorShortage, errorEnd } from '../../protocol/index.js';
 
 const linesMax = 20;
 /** Escaped as JSON a character may take six; an event carries 64 KiB. */
@@ -35,11 +35,18 @@ export function endOf(how: string, lines: readonly string[]): string {
 /** The error that a process said it ended of, in the line that is meant for this; null when it said none that says more than that it failed. */
 export function typedEnd(lines: readonly string[]): LeaseholdError | null {
   const line = lines.filter((each) => each.startsWith(errorEnd)).at(-1);
-  if (line === undefined) return null;
+  if (line === undefined) return outOfDescriptors(lines);
   const said = parsed(line.slice(errorEnd.length));
   if (said === null) return null;
   const error = LeaseholdError.fromWire({ code: said.code, message: '', details: said.details });
   return error.code === 'internal' ? null : error;
+}
+
+/** Before it could load what says so in our way. */
+function outOfDescriptors(lines: readonly string[]): LeaseholdError | null {
+  const last = lines.filter((each) => errorLine.test(each) && !traceLine.test(each)).at(-1) ?? '';
+  const shortage = descriptorShortage(last);
+  return shortage === null ? null : new LeaseholdError('too_many_open_files', { ...shortage, reason: last.slice(0, 500) });
 }
 
 /** Whoever wrote the line: what does not fit counts as not said. */

@@ -93,9 +93,9 @@ function opened(path: string, flags: number): number {
   } catch (error) {
     if (!makes && isMissing(error)) throw error;
     const reason = reasons[errorCode(error)];
-    if (reason !== undefined && !(makes && /^(EACCES|EPERM)$/.test(errorCode(error)))) throw new LeaseholdError('config_unreadable', { path, reason }, { cause: error });
+    if (reason !== undefined && !(makes && /^(EACCES|EPERM|ENOTDIR)$/.test(errorCode(error)))) throw new LeaseholdError('config_unreadable', { path, reason }, { cause: error });
     if (!makes) throw LeaseholdError.from(error, 'config_unreadable', { path });
-    throw new LeaseholdError('state_unwritable', { path, reason: writeReason(error) }, { cause: error });
+    throw LeaseholdError.from(error, 'state_unwritable', { path, reason: writeReason(error) });
   }
 }
 

@@ -54,6 +54,8 @@ export class ProcessRecords {
   readonly #log: Log;
   /** What is on record, so that it can be put back. */
   readonly #known = new Map<string, ProcessRecord>();
+  /** What could not be written when it was to be. */
+  readonly #owed = new Map<string, ProcessRecord>();
   /** Of this start of the machine; pids and start times of another name nobody. */
   readonly machine: string;
 
@@ -65,12 +67,13 @@ export class ProcessRecords {
     makePrivateFolder(this.path);
   }
 
-  /** Puts back what is not there any more; true when there was anything to put back. Throws as the constructor and `write` do. */
+  /** Puts back what is not there any more, and writes what is owed; true when there was anything to put back. Throws as the constructor and `write` do. */
   keep(): boolean {
     const isFolderGone = lstatSync(this.path, { throwIfNoEntry: false }) === undefined;
     makePrivateFolder(this.path);
     const lost = [...this.#known.values()].filter(({ generation }) => lstatSync(this.#path(generation), { throwIfNoEntry: false }) === undefined);
-    for (const record of lost) this.write(record);
+    for (const record of lost) this.write(this.#owed.get(record.generation) ?? record);
+    for (const record of [...this.#owed.values()]) this.write(record);
     return isFolderGone || lost.length > 0;
   }
 
@@ -85,6 +88,7 @@ export class ProcessRecords {
         if (writeSync(file, text) !== Buffer.byteLength(text)) throw new Error('the disk took only a part of it');
         renameSync(fresh, path);
         this.#known.set(record.generation, record);
+        this.#owed.delete(record.generation);
       } catch (error) {
         rmSync(fresh, { force: true });
         throw error;
@@ -94,9 +98,16 @@ export class ProcessRecords {
     });
   }
 
+  /** As `write`, of a process that lives whatever becomes of its record: one that cannot be written now is tried again at each `keep`. */
+  writeOrOwe(record: ProcessRecord): void {
+    this.#owed.set(record.generation, record);
+    this.write(record);
+  }
+
   /** Its end is confirmed, or it holds nothing. Idempotent. */
   remove(generation: string): void {
     this.#known.delete(generation);
+    this.#owed.delete(generation);
     this.#drop(`${generation}.json`);
   }
 

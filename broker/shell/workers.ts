@@ -90,7 +90,10 @@ export class Workers {
       this.#options.log.info({ generation, pid: identity.pid }, 'worker started');
     },
     onTracked: (generation, tracked) => { this.#record(generation, tracked); },
-    onSpawnFailed: (generation, reason) => { this.#spawnFailed(generation, 'spawn_failed', reason); },
+    onSpawnFailed: (generation, reason, typed) => {
+      if (typed !== null) this.#rememberEnd(reason, typed);
+      this.#spawnFailed(generation, 'spawn_failed', reason);
+    },
     onExited: (generation, obituary) => { this.#exited(generation, obituary); },
     onKillUnconfirmed: (generation, reason) => { this.#options.feed({ type: 'kill_unconfirmed', generation, reason }); },
     onOutput: (generation, stream, line) => { this.#options.log.debug({ generation, stream }, line); },
@@ -150,15 +153,17 @@ export class Workers {
     return worker;
   }
 
-  /** Throws `state_unwritable`: then it is not started. */
+  /** Throws `state_unwritable`: one that is about to be started is not; of one that lives it is written as soon as it can be. */
   #record(generation: string, { token, identity, guard }: Tracked): void {
     const { records, bootId, limits } = this.#options;
     const worker = this.#workers.get(generation);
     if (worker === undefined) return;
-    records.write({
+    const record: ProcessRecord = {
       version: 1, role: 'worker', generation, bootId, machine: records.machine, name: worker.engine, engine: worker.engine, spawnId: generation, token,
       devices: worker.devices, floors: worker.floors, threads: worker.threads, identity, guard, graceMs: limits.reattachGraceMs,
-    });
+    };
+    if (identity === null) records.write(record);
+    else records.writeOrOwe(record);
   }
 
   /** What has this pid, of what we did not start, and watch: a process may have several sessions. */

@@ -3,6 +3,7 @@
  * the dead broker, and its number may be somebody else's at any time. It is signalled only while it is surely ours: the
  * pid, started at that time, with the spawn's token in its environment, or vouched for by the key that it came back with.
  */
+import { LeaseholdError } from '../../protocol/index.js';
 import { Guard, guardMark, guardName } from './guard.js';
 import { ProcessLadder, type LadderSetup } from './process-ladder.js';
 import { tokenName } from './process-table-linux.js';
@@ -103,7 +104,13 @@ export class AdoptedProcess extends ProcessLadder {
   /** Our guard first, then our record of it, then the end of the old one, whose time is running: at no moment is there none. */
   #takeOver(leader: ProcessIdentity): void {
     const { token, limits, table, onNote, handlers, request } = this.#setup;
-    const tell = (): void => { handlers.onTracked?.(this.generation, { token, identity: leader, guard: guard.identity(table) }); };
+    const tell = (): void => {
+      try {
+        handlers.onTracked?.(this.generation, { token, identity: leader, guard: guard.identity(table) });
+      } catch (error) {
+        onNote(this.generation, `its record is not up to date: ${LeaseholdError.from(error).message}`);
+      }
+    };
     const guard = new Guard({
       token, graceMs: limits.reattachGraceMs,
       onLost: (replaced) => {

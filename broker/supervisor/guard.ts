@@ -34,11 +34,17 @@ export class Guard {
   #child: ChildProcess | null = null;
   #group: ProcessIdentity | null = null;
   #replacements = 0;
+  #failure: unknown = null;
   #dismissed: Promise<void> | null = null;
 
   constructor(options: GuardOptions) {
     this.#options = options;
     this.#script = guardScript(options.platform ?? process.platform);
+  }
+
+  /** What the system said of the last start that failed, a tick after it; null: nothing. */
+  get failure(): unknown {
+    return this.#failure;
   }
 
   /** Its pid; null where the platform has no guard. */
@@ -53,8 +59,8 @@ export class Guard {
   start(): boolean {
     if (this.#script === null) return true;
     const child = this.#spawn(this.#script);
-    // The reason is of no use here: pid says that it did not start, and an end is seen by `exit`. Out of descriptors it has no pipes either.
-    child?.on('error', () => undefined);
+    // Its pid says that it did not start, the reason comes a tick later, and an end is seen by `exit`. Out of descriptors it has no pipes either.
+    child?.on('error', (error) => { this.#failure = error; });
     child?.stdin?.on('error', () => undefined);
     if (child?.pid === undefined || child.stdin === null) return false;
     this.#child = child;
@@ -79,6 +85,7 @@ export class Guard {
       return spawn(this.#options.shell ?? '/bin/sh', ['-c', script], options);
     } catch (error) {
       if (!isShortage(error)) throw error;
+      this.#failure = error;
       return null;
     }
   }

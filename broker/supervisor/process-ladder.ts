@@ -8,7 +8,7 @@
  * While `asked`, what the leader leaves behind may use up the grace; in every other case it is killed at once.
  */
 import { durationText } from '../../protocol/index.js';
-import type { Limits } from '../../protocol/index.js';
+import type { LeaseholdError, Limits } from '../../protocol/index.js';
 import type { OutputLimits } from './output.js';
 import { signalIdentity, type ProcessRow, type ProcessTable } from './process-table.js';
 import type { Sweepable, Sweeper } from './sweeper.js';
@@ -169,9 +169,9 @@ export abstract class ProcessLadder implements Sweepable {
   }
 
   /** It never lived. */
-  protected async neverLived(reason: string): Promise<void> {
+  protected async neverLived(reason: string, typed: LeaseholdError | null): Promise<void> {
     this.#enter({ name: 'gone' });
-    this.setup.handlers.onSpawnFailed(this.generation, reason);
+    this.setup.handlers.onSpawnFailed(this.generation, reason, typed);
     await this.#over();
   }
 

@@ -1,4 +1,5 @@
 /** What the supervisor is asked and what it tells. One file a phase: spawn, guard, output, terminate, descendants, watch. */
+import type { LeaseholdError } from '../../protocol/index.js';
 
 /** A process is named by pid and start time (field 22 of /proc/PID/stat): a pid alone may be somebody else by now (B88). */
 export interface ProcessIdentity {
@@ -51,7 +52,8 @@ export interface SupervisorHandlers {
   /** To be put on record; called before the process is started, when it lives, and when its guard is another. A throw before the start is why there is none. */
   onTracked?(generation: string, tracked: Tracked): void;
   /** The executable could not be started at all. */
-  onSpawnFailed(generation: string, reason: string): void;
+  /** `typed`: the error behind it, where it is one that says what to do. */
+  onSpawnFailed(generation: string, reason: string, typed: LeaseholdError | null): void;
   /** Confirmed: the process, its group and every process carrying its token are gone. */
   onExited(generation: string, obituary: Obituary): void;
   /** SIGKILL went out and the end is not confirmed within killConfirmMs. It is watched on; onExited may still follow. */

@@ -3,7 +3,7 @@ import type { ChildProcess } from 'node:child_process';
 import { LeaseholdError } from '../../protocol/index.js';
 import { secretsOf } from './environment.js';
 import { Guard } from './guard.js';
-import { launch, launchFailure } from './launch.js';
+import { failedStart, launch, shortageOf, type WhyNot } from './launch.js';
 import { preferAsVictim } from './oom-score.js';
 import { OutputTail } from './output.js';
 import { ProcessLadder, type Exit, type LadderSetup } from './process-ladder.js';
@@ -33,26 +33,26 @@ export class WorkerProcess extends ProcessLadder {
       graceMs: limits.reattachGraceMs,
       onLost: (replaced) => {
         onNote(request.generation, replaced ? 'its guard ended and was replaced' : 'its guard ended and could not be replaced: the worker would outlive the broker');
-        this.#tellTracked();
+        this.#noteTracked();
       },
     });
   }
 
   /** Guard first, then its record, then the process, then word to the guard: at no moment does it live unguarded, or unknown. */
   start(): void {
-    const failure = this.#prepare();
-    if (failure !== null) {
-      process.nextTick(() => void this.neverLived(failure));
+    const refusal = this.#prepare();
+    if (refusal !== null) {
+      process.nextTick(() => void this.neverLived(...refusal()));
       return;
     }
     const launched = launch(this.#request, this.setup.token);
     if ('failure' in launched) {
-      process.nextTick(() => void this.neverLived(launched.failure));
+      process.nextTick(() => void this.neverLived(...failedStart(this.#request.command, launched.failure)));
       return;
     }
     const { child } = launched;
     child.once('error', (error: NodeJS.ErrnoException) => {
-      if (child.pid === undefined) void this.neverLived(launchFailure(this.#request.command, error));
+      if (child.pid === undefined) void this.neverLived(...failedStart(this.#request.command, error));
       else this.setup.onNote(this.generation, `signal not delivered: ${error.message}`);
     });
     if (child.pid !== undefined) this.#lives(child, child.pid);
@@ -92,14 +92,15 @@ export class WorkerProcess extends ProcessLadder {
     return this.#guard.dismiss();
   }
 
-  /** Null when it may be started; else why not. */
-  #prepare(): string | null {
-    if (!this.#guard.start()) return 'its guard (/bin/sh) could not be started';
+  /** Null when it may be started; else why not, to be asked in the next tick. */
+  #prepare(): (() => WhyNot) | null {
+    if (!this.#guard.start()) return () => ['its guard (/bin/sh) could not be started', shortageOf(this.#guard.failure)];
     try {
       this.#tellTracked();
       return null;
     } catch (error) {
-      return LeaseholdError.from(error).message;
+      const typed = LeaseholdError.from(error);
+      return () => [typed.message, typed];
     }
   }
 
@@ -130,7 +131,7 @@ export class WorkerProcess extends ProcessLadder {
     try {
       this.#tellTracked();
     } catch (error) {
-      this.setup.onNote(this.generation, `its record does not name its process: ${LeaseholdError.from(error).message}`);
+      this.setup.onNote(this.generation, `its record is not up to date: ${LeaseholdError.from(error).message}`);
     }
   }
 }

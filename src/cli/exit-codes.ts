@@ -46,7 +46,7 @@ const statusOf: Readonly<Record<ErrorCode, keyof typeof exitCodes>> = {
   profile_collision: 'failed', profile_outdated: 'failed', download_failed: 'failed', file_corrupt: 'failed', disk_full: 'noRoom', stage_lock_timeout: 'noRoom',
   store_unusable: 'failed', model_in_use: 'failed', link_refused: 'failed',
   // The rest
-  request_cancelled: 'interrupted', platform_unsupported: 'failed', closed: 'failed', invariant_broken: 'failed', internal: 'failed',
+  request_cancelled: 'interrupted', platform_unsupported: 'failed', closed: 'failed', too_many_open_files: 'failed', invariant_broken: 'failed', internal: 'failed',
 };
 
 export function exitCodeOf({ code }: LeaseholdError): number {

@@ -9,7 +9,7 @@ if (existsSync(command)) {
     await import(command.href);
   } catch (error) {
     if (error.code !== 'EMFILE' && error.code !== 'ENFILE') throw error;
-    process.stderr.write(`error: No more files may be opened (${error.code}).\n  help: Raise the limit on open files: ulimit -n 1024\n`);
+    process.stderr.write(`error: The limit of ${error.code === 'EMFILE' ? 'a process' : 'the system'} on open files is reached (${error.code}).\n  help: Raise it: \`ulimit -n 65536\` before the start.\n`);
     process.exitCode = 1;
   }
 } else {

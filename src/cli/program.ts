@@ -29,21 +29,11 @@ export async function runProgram(args: readonly string[], dependencies: Dependen
     if (thrown instanceof CommanderError && thrown.exitCode === 0) return exitCodes.done;
     // Called without a command: the help that has been written is the answer.
     if (thrown instanceof CommanderError && thrown.code === 'commander.help' && !json) return exitCodes.usage;
-    const error = thrown instanceof CommanderError ? usageError(program, thrown, args) : inWords(thrown);
+    const error = thrown instanceof CommanderError ? usageError(program, thrown, args) : LeaseholdError.from(thrown);
     const context = createContext(dependencies, { color: !args.includes('--no-color') });
     reportError(dependencies.io, context.errorPalette, error, json);
     return exitCodeOf(error);
   }
-}
-
-/** Whatever was thrown, as one of our errors. That no file can be opened is nothing to report to anybody. */
-function inWords(thrown: unknown): LeaseholdError {
-  const error = LeaseholdError.from(thrown);
-  const code = String((error.cause as { readonly code?: unknown } | undefined)?.code);
-  if (error.code !== 'internal' || !['EMFILE', 'ENFILE'].includes(code)) return error;
-  const told = new LeaseholdError('internal', error.details, { cause: error.cause, help: 'Raise the limit on open files: `ulimit -n 1024`, or LimitNOFILE= of the unit.' });
-  told.message = `${code === 'EMFILE' ? 'This process' : 'The system'} may open no more files (${code}).`;
-  return told;
 }
 
 /** What commander found wrong with the command line, as one of our errors. */

@@ -280,6 +280,13 @@ t.test('errors', async (t) => {
     t.equal(new LeaseholdError('internal', { reason: 'x' }, { cause: inner }).cause, inner, 'one that says something else is kept');
     t.equal('cause' in new LeaseholdError('closed', { what: 'x' }), false);
   });
+  t.test('that no descriptor was left is told as that, whatever was to be opened for what', async (t) => {
+    const system = (code: string): Error => Object.assign(new Error(`${code}: too many open files, open '/x'`), { code });
+    const told = LeaseholdError.from(system('EMFILE'), 'engine_missing', { engine: 'llama' });
+    t.match(told, { code: 'too_many_open_files', message: 'The limit of a process on open files is reached (EMFILE).', help: /ulimit -n/, details: { engine: 'llama', code: 'EMFILE' } });
+    t.match(LeaseholdError.from(new Error('it failed', { cause: system('ENFILE') })), { code: 'too_many_open_files', message: /^The limit of the system/ });
+    for (const other of [system('ENOENT'), 'EMFILE', null, undefined, { cause: null }, new Error('x', { cause: 'EMFILEX' })]) t.match(LeaseholdError.from(other, 'engine_missing'), { code: other === 'EMFILE' ? 'too_many_open_files' : 'engine_missing' });
+  });
   t.test('times are told in the unit that fits, whatever a limit is set to', async (t) => {
     const told = [0, 250, 1_500, 90_000, 120_000, 312_400, 3_600_000, 5_400_000, 86_400_000, 273_600_000, 2_592_000_000].map(durationText);
     t.strictSame(told, ['0 ms', '250 ms', '1.5 s', '90 s', '2 min', '5 min 12 s', '60 min', '90 min', '24 h', '3 d 4 h', '30 d']);

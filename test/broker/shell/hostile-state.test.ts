@@ -6,7 +6,8 @@ import t from 'tap';
 import { createLog } from '../../../broker/shell/index.js';
 import { lockFile, readHolder } from '../../../broker/shell/file-lock.js';
 import { dataSocketPath, openStateFolder, readStateFolder, removeDataSocket, removeStaleDataSockets } from '../../../broker/shell/state-folder.js';
-import { folder, open, scripted, thrown, until } from '../../integration/support.js';
+import { holderElsewhere } from '../../integration/holder-elsewhere.js';
+import { folder, open, refusal, scripted, thrown, until } from '../../integration/support.js';
 
 /** Ways to lay something at a path that is no private file, and what is said of it. */
 const impostors: readonly { readonly what: string; readonly lay: (path: string) => void; readonly said: RegExp }[] = [
@@ -172,4 +173,25 @@ t.test('a log file that cannot be opened fails the start and says why', (t) => {
     t.match(thrown(() => createLog('info', file)), { code: 'config_invalid', message: reason, details: { where: 'file' } });
   }
   t.end();
+});
+
+t.test('what cannot be put on record is not started, and that is said; who lives is put on record as soon as it can be', { skip: process.platform === 'win32' ? 'what is open is not removed there' : false }, async (t) => {
+  const stateFolder = folder(t);
+  const orchestrator = await open(t, { stateFolder, devices: ['sim:64MiB'], models: { m: scripted({ text: 'hello' }) }, limits: { stateCheckMs: 20, backoffFirstMs: 1, backoffLastMs: 2 } });
+  const records = join(stateFolder, 'processes');
+  const nothingFits = (): void => {
+    rmSync(records, { recursive: true });
+    writeFileSync(records, '');
+  };
+  nothingFits();
+  const refused = await refusal(orchestrator.load('m'));
+  t.match(refused, { code: 'state_unwritable', message: /processes\/\S+ cannot be written: a part of its path is no folder \(ENOTDIR\)/, help: /Make room there/ });
+  const holder = await holderElsewhere(t, stateFolder, 'held');
+  t.match((await orchestrator.ledger()).leases, [{ model: 'held', lease: holder.lease }], 'a holder lives whatever is written of it');
+  rmSync(records);
+  await until('the folder and the record of the holder to be there', () => existsSync(records) && readdirSync(records).some((name) => name.endsWith('.json')));
+  t.match(readdirSync(records).map((name) => JSON.parse(readFileSync(join(records, name), 'utf8')) as unknown), [{ role: 'holder', identity: { pid: holder.pid } }]);
+  t.equal((await orchestrator.generate('m', 'x').result()).text, 'hello', 'and what is to be started is');
+  const [worker] = (await orchestrator.ledger()).workers;
+  await until('its record', () => readdirSync(records).includes(`${worker?.generation ?? ''}.json`));
 });

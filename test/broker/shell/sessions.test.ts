@@ -1,12 +1,9 @@
 /** What the broker owes to a session: one final answer for each id, also for those that were taken back. */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { join } from 'node:path';
-import { createInterface } from 'node:readline';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { connectBroker } from '../../../src/client/index.js';
 import { readStateFolder } from '../../../src/orchestrator/index.js';
-import { MiB, folder, lives, open, peer, refusal, scripted, until } from '../../integration/support.js';
+import { holderElsewhere } from '../../integration/holder-elsewhere.js';
+import { MiB, folder, open, peer, refusal, scripted, until } from '../../integration/support.js';
 
 t.test('requests that were taken back leave room for new ones on their connection', async (t) => {
   const stateFolder = folder(t);
@@ -45,17 +42,6 @@ t.test('whoever else is connected, the broker’s own workers come in', async (t
   t.match(await refusal(peer(stateFolder, 'client')), { code: 'too_many_sessions' }, 'a worker makes no room for others either');
   quiet.channel.end();
 });
-
-/** A holder in a process of its own, or in one that it has handed its connection to before it ended. */
-async function holderElsewhere(t: Test, stateFolder: string, model: string, how: 'stay' | 'hands'): Promise<{ readonly pid: number; readonly lease: string }> {
-  const started = spawn(process.execPath, [join(import.meta.dirname, '..', '..', 'integration', 'handed-holder.js'), stateFolder, model, how], { stdio: ['ignore', 'pipe', 'inherit'] });
-  const ended = once(started, 'exit');
-  const [line] = await once(createInterface(started.stdout), 'line') as [string];
-  const holder = JSON.parse(line) as { readonly pid: number; readonly lease: string };
-  t.teardown(() => { if (lives(holder.pid)) process.kill(holder.pid, 'SIGKILL'); });
-  if (how === 'hands') await ended;
-  return holder;
-}
 
 t.test('one process has a part of the sessions alone: however many it asks for, the others come in', { skip: process.platform === 'win32' ? 'there is no pid of a peer there' : false }, async (t) => {
   const stateFolder = folder(t);

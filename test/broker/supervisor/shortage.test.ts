@@ -70,7 +70,7 @@ t.test('without a descriptor left nothing throws: no listing, living pids live, 
     const { openSync, closeSync } = await import('node:fs');
     const table = new LinuxProcessTable();
     const failed = [];
-    const supervisor = createSupervisor({ onSpawned() {}, onSpawnFailed: (_, reason) => failed.push(reason), onExited() {}, onKillUnconfirmed() {}, onOutput() {} });
+    const supervisor = createSupervisor({ onSpawned() {}, onSpawnFailed: (_, reason, typed) => failed.push(reason, typed?.code, typed?.details), onExited() {}, onKillUnconfirmed() {}, onOutput() {} });
     const held = [];
     try { for (;;) held.push(openSync('/dev/null')); } catch {}
     const list = table.list();
@@ -83,5 +83,5 @@ t.test('without a descriptor left nothing throws: no listing, living pids live, 
     console.log(JSON.stringify({ list, mine: mine.startTime, nobody, failed, ran: ran.kind, helper: helper.reading, again: table.list().length > 0 }));`;
   const { stdout, stderr } = spawnSync('bash', ['-c', 'ulimit -n 100; exec "$0" --input-type=module -e "$1"', process.execPath, program], { encoding: 'utf8' });
   t.equal(stderr, '');
-  t.match(JSON.parse(stdout), { list: null, mine: null, nobody: null, failed: [/guard/], ran: 'not_started', helper: 'failed', again: true });
+  t.match(JSON.parse(stdout), { list: null, mine: null, nobody: null, failed: [/guard/, 'too_many_open_files', { whose: 'a process', code: 'EMFILE' }], ran: 'not_started', helper: 'failed', again: true });
 });
