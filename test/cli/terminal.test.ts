@@ -334,8 +334,8 @@ t.test('the ledger', async (t) => {
 });
 
 t.test('sizes that were learned on a simulated card tell its size as people read it', async (t) => {
-  const learned = { name: 'facts', source: '/m/facts.gguf', engine: 'llama', card: 'simulated card of 27262976 bytes', estimatedBytes: 1024 ** 2, measuredBytes: 1024 ** 2, error: 0, loads: 1 } as unknown as Parameters<typeof renderErrors>[0][number];
-  t.match(renderErrors([learned], { columns: 120, palette: plain }).join('\n'), /simulated card of 26\.0 MiB/);
+  const learned = { name: 'facts', source: '/m/facts.gguf', engine: 'llama', card: 'simulated card of 27262976 bytes', contextTokens: 8_192, estimatedBytes: 1024 ** 2, measuredBytes: 1024 ** 2, error: 0, loads: 1 } as unknown as Parameters<typeof renderErrors>[0][number];
+  t.match(renderErrors([learned, { ...learned, contextTokens: 512 }], { columns: 120, palette: plain }).join('\n'), /context [^\n]*\nfacts +llama +simulated card of 26\.0 MiB +8192 [^\n]*\nfacts +llama +simulated card of 26\.0 MiB +512 /);
 });
 
 t.test('an explain record', async (t) => {

@@ -261,7 +261,7 @@ t.test('the command', async (t) => {
     const weightsPart = (bytes: number) => ({ name: 'weights', kind: 'weights', bytes, upFront: true }) as const;
     await writeLearned(learnedFolder(state), learn(null, { key, source: '/m/x.gguf', estimate: { parts: [weightsPart(1_000)], contextBytes: () => 0 }, parts: [weightsPart(1_200)], contexts: [], residentBytes: 1_200, freshLoad: true, at: '2026-11-30T00:00:00.000Z' }));
     const { out } = await run('estimate', '--errors', '--state', state);
-    t.match(out, /^x\.gguf +llama +H200 +1000 B +1\.2 KiB +\+20\.0 % +1$/m);
+    t.match(out, /^x\.gguf +llama +H200 +- +1000 B +1\.2 KiB +\+20\.0 % +1$/m);
     t.notMatch((await run('estimate', './m.gguf', '--no-ask', '--state', state)).out, /Learned/);
     t.match(out, /1 size learned: half of the estimates were within 20\.0 %, the worst 20\.0 % off; 1 beyond the headroom/);
     t.match(JSON.parse((await run('estimate', 'x.gguf', '--errors', '--state', state, '--json')).out), { source: '/m/x.gguf', measuredBytes: 1_200 });

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
 import type { LeasePart } from '../../protocol/index.js';
-import { adjusted, errorOf, learn, type Estimated, type LearnedKey, type LearnedSize, type Observation } from '../../src/models/learned/learned-size.js';
+import { adjusted, errorsOf, learn, type Estimated, type LearnedKey, type LearnedSize, type Observation } from '../../src/models/learned/learned-size.js';
 import { learnedFolder, listLearned, readLearned, writeLearned } from '../../src/models/learned/learned-store.js';
 import { withLearned } from '../../src/models/estimate/learned.js';
 import type { ModelEstimate } from '../../src/models/estimate/estimate.js';
@@ -44,7 +44,7 @@ t.test('B11: what is taken on first use, and parts that nobody foresaw, are in t
   const loaded = learn(null, seen(estimate, [part('weights', 1_000), part('surprise', 50)]));
   const used = learn(loaded, seen(estimate, [part('weights', 1_000), part('surprise', 50)], { residentBytes: 1_350, freshLoad: false }));
   t.same(adjusted(estimate, used).parts.map(({ name, bytes, upFront }) => [name, bytes, upFront]), [['weights', 1_000, true], ['surprise', 50, true], ['grown', 300, false]]);
-  t.same([used.loads, errorOf(used).measuredBytes], [1, 1_350]);
+  t.same([used.loads, errorsOf(used)[0]?.measuredBytes], [1, 1_350]);
 });
 
 t.test('a context is learned by one factor for all sizes, so that none falls below a smaller one', async (t) => {
@@ -104,9 +104,12 @@ t.test('an estimate is learned where loads have measured all of it, and says of 
 
 t.test('an error is what was measured beside what was estimated', async (t) => {
   const size: LearnedSize = learn(null, seen(estimateOf([part('weights', 1_000)]), [part('weights', 1_100)]));
-  t.match(errorOf(size), { source: '/m.gguf', engine: 'llama', card: 'H200', estimatedBytes: 1_000, measuredBytes: 1_100, loads: 1 });
-  t.ok(Math.abs(errorOf(size).error - 0.1) < 1e-9);
-  t.equal(errorOf({ ...size, parts: [] }).error, 0);
+  t.match(errorsOf(size), [{ source: '/m.gguf', engine: 'llama', card: 'H200', contextTokens: null, estimatedBytes: 1_000, measuredBytes: 1_100, loads: 1 }]);
+  t.ok(Math.abs((errorsOf(size)[0]?.error ?? 0) - 0.1) < 1e-9);
+  t.equal(errorsOf({ ...size, parts: [] })[0]?.error, 0);
+  const contexts = [{ tokens: 4_096, estimatedBytes: 400, measuredBytes: 600 }, { tokens: 512, estimatedBytes: 50, measuredBytes: 50 }];
+  const rows = errorsOf({ ...size, contexts, grownBytes: 10 }).map(({ contextTokens, estimatedBytes, measuredBytes }) => [contextTokens, estimatedBytes, measuredBytes]);
+  t.strictSame(rows, [[512, 1_050, 1_160], [4_096, 1_400, 1_710]], 'each setting by itself, with what all of them have');
 });
 
 t.test('B25: a worker asks for what it measured the next time, and so does the worker after it', async (t) => {

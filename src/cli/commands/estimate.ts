@@ -3,7 +3,7 @@ import { readdirSync, statSync } from 'node:fs';
 import { LeaseholdError, defaultLimits, parseBytes } from '../../../protocol/index.js';
 import { askEstimate, type Question } from '../../models/estimate/ask.js';
 import type { Backend } from '../../models/estimate/options.js';
-import { errorOf } from '../../models/learned/learned-size.js';
+import { errorsOf } from '../../models/learned/learned-size.js';
 import { learnedFolder, listLearned } from '../../models/learned/learned-store.js';
 import { defaultStatePath } from '../../orchestrator/state.js';
 import { contextTokens, wholeNumber } from '../arguments.js';
@@ -67,7 +67,7 @@ async function errors(context: CommandContext, about: string | undefined): Promi
   const sizes = await listLearned(learnedFolder(stateFolder ?? defaultStatePath()));
   const names = sourceNames(sizes.map(({ source }) => source), models);
   const meant = about === undefined ? null : Object.keys(models).find((own) => models[own]?.aliases?.includes(about) === true) ?? about;
-  const all = sizes.map((size) => ({ ...errorOf(size), name: names.get(size.source) ?? size.source }));
+  const all = sizes.flatMap((size) => errorsOf(size).map((error) => ({ ...error, name: names.get(size.source) ?? size.source })));
   const found = all.filter(({ name, source }) => meant === null || name === meant || source.includes(meant));
   if (json) for (const error of found) writeJson(io, { ...error });
   else for (const line of renderErrors(found, { columns: tableColumns(io.stdout), palette })) writeLine(io, line);

@@ -38,8 +38,9 @@ export function renderEstimate({ estimate, engine, trainedTokens, learned }: Ans
 }
 
 /** An estimate of the same parts was made for them then; a load now asks for what was measured. */
-function learnedLine({ engine, card, measuredBytes, error, loads }: LearnedError): string {
-  return `Learned by ${formatCount(loads, 'load')} on ${withoutControls(card)} (${engine}): ${formatBytes(measuredBytes)}, ${percent(error)} of what was estimated for it. A load there asks for that.`;
+function learnedLine({ engine, card, contextTokens, measuredBytes, error, loads }: LearnedError): string {
+  const setting = contextTokens === null ? '' : ` with contexts of ${String(contextTokens)} tokens`;
+  return `Learned by ${formatCount(loads, 'load')} on ${plainCard(card)} (${engine}): ${formatBytes(measuredBytes)}${setting}, ${percent(error)} of what was estimated for it. A load there asks for that.`;
 }
 
 function figures({ weights, kv, compute, projector, draft, total, loadPeak }: CardEstimate, host: Figure): readonly (readonly [string, Figure])[] {
@@ -59,13 +60,18 @@ function sizeOf({ bytes, leastBytes }: Figure): string {
 /** How wrong estimates were, the latest first, and all together. */
 export function renderErrors(errors: readonly (LearnedError & { readonly name: string })[], { columns, palette }: EstimateStyle): readonly string[] {
   if (errors.length === 0) return ['Nothing has been measured yet: sizes are learned as models are loaded.'];
-  const rows = errors.map(({ name, engine, card, estimatedBytes, measuredBytes, error, loads }) => [name, engine, card.replace(/\b(\d{4,15}) bytes\b/g, (_, bytes: string) => formatBytes(Number(bytes))), formatBytes(estimatedBytes), formatBytes(measuredBytes), percent(error), String(loads)]);
+  const rows = errors.map(({ name, engine, card, contextTokens, estimatedBytes, measuredBytes, error, loads }) => [name, engine, plainCard(card), contextTokens === null ? '-' : String(contextTokens), formatBytes(estimatedBytes), formatBytes(measuredBytes), percent(error), String(loads)]);
   const absolute = errors.map(({ error }) => Math.abs(error)).sort((a, b) => a - b);
   const over = errors.filter(({ error }) => error > 0.1).length;
   return [
-    ...renderTable([{ title: 'model', shrinkTo: 16, keeps: 'end' }, { title: 'engine' }, { title: 'card', shrinkTo: 12, keeps: 'end' }, { title: 'estimated', align: 'right' }, { title: 'measured', align: 'right' }, { title: 'error', align: 'right' }, { title: 'loads', align: 'right' }], rows, columns, palette),
+    ...renderTable([{ title: 'model', shrinkTo: 16, keeps: 'end' }, { title: 'engine' }, { title: 'card', shrinkTo: 12, keeps: 'end' }, { title: 'context', align: 'right' }, { title: 'estimated', align: 'right' }, { title: 'measured', align: 'right' }, { title: 'error', align: 'right' }, { title: 'loads', align: 'right' }], rows, columns, palette),
     `${formatCount(errors.length, 'size')} learned: half of the estimates were within ${percentOf(absolute[Math.floor(absolute.length / 2)] ?? 0)}, the worst ${percentOf(absolute.at(-1) ?? 0)} off; ${String(over)} beyond the headroom of a tenth.`,
   ];
+}
+
+/** A simulated card is known by its size: told as people read it. */
+function plainCard(card: string): string {
+  return withoutControls(card).replace(/\b(\d{4,15}) bytes\b/g, (_, bytes: string) => formatBytes(Number(bytes)));
 }
 
 function percent(error: number): string {

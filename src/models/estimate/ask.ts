@@ -9,7 +9,7 @@ import { currentPolicy } from '../policy/policy.js';
 import { curatedProfiles, shippedFolder } from '../profile/curated.js';
 import { createReading, type Reading } from '../reading/reading.js';
 import { parseHubReference, parseReference } from '../reference.js';
-import { errorOf, type LearnedError, type LearnedSize } from '../learned/learned-size.js';
+import { errorsOf, type LearnedError, type LearnedSize } from '../learned/learned-size.js';
 import { listLearned } from '../learned/learned-store.js';
 import { partPaths } from '../formats/gguf-parts.js';
 import { fileSource } from '../formats/source.js';
@@ -82,7 +82,7 @@ export async function askEstimate(question: Question, surroundings: Surroundings
     const engine = asks ? await askLlama(found.path, options.contextTokens, options.batchTokens ?? llamaBatchTokens, limits.headerReadMs, surroundings.signal) : null;
     const sizes = await sizesOf(own.model, surroundings);
     const reckoned = engine === null || 'missing' in engine ? own : withEngine(own, engine, options);
-    return { estimate: withDevices(withLearned(reckoned, sizes), question.devices), engine, trainedTokens, learned: sizes.map(errorOf) };
+    return { estimate: withDevices(withLearned(reckoned, sizes), question.devices), engine, trainedTokens, learned: sizes.flatMap(errorsOf) };
   } finally {
     await reading.close();
   }

@@ -115,7 +115,9 @@ export interface LearnedError {
   readonly source: string;
   readonly engine: string;
   readonly card: string;
-  /** Of everything that both an estimate and a measurement are known for. */
+  /** The context that it was with; null: none has been measured. */
+  readonly contextTokens: number | null;
+  /** Of everything that both an estimate and a measurement are known for, with one such context. */
   readonly estimatedBytes: number;
   readonly measuredBytes: number;
   /** 0.1: ten hundredths more was measured than estimated. */
@@ -124,11 +126,14 @@ export interface LearnedError {
   readonly updatedAt: string;
 }
 
-/** How wrong the estimates were: of the parts, and of the largest context. */
-export function errorOf({ key, source, parts, contexts, grownBytes, loads, updatedAt }: LearnedSize): LearnedError {
-  const largest = contexts.reduce<Pair & { readonly tokens: number }>((most, context) => (context.tokens > most.tokens ? context : most), { tokens: 0, estimatedBytes: 0, measuredBytes: 0 });
-  const pairs: readonly Pair[] = [...parts, largest, { estimatedBytes: 0, measuredBytes: grownBytes }];
-  const estimatedBytes = pairs.reduce((sum, pair) => sum + pair.estimatedBytes, 0);
-  const measuredBytes = pairs.reduce((sum, pair) => sum + pair.measuredBytes, 0);
-  return { source, engine: key.engine, card: key.card, estimatedBytes, measuredBytes, error: estimatedBytes === 0 ? 0 : measuredBytes / estimatedBytes - 1, loads, updatedAt };
+/** How wrong the estimates were, one for each size of context that was opened, the smallest first: of two settings no figure is made. */
+export function errorsOf({ key, source, parts, contexts, grownBytes, loads, updatedAt }: LearnedSize): readonly LearnedError[] {
+  const settings = contexts.length === 0 ? [null] : [...contexts].sort((left, right) => left.tokens - right.tokens);
+  return settings.map((context) => {
+    const pairs: readonly Pair[] = [...parts, ...(context === null ? [] : [context]), { estimatedBytes: 0, measuredBytes: grownBytes }];
+    const estimatedBytes = pairs.reduce((sum, pair) => sum + pair.estimatedBytes, 0);
+    const measuredBytes = pairs.reduce((sum, pair) => sum + pair.measuredBytes, 0);
+    const error = estimatedBytes === 0 ? 0 : measuredBytes / estimatedBytes - 1;
+    return { source, engine: key.engine, card: key.card, contextTokens: context?.tokens ?? null, estimatedBytes, measuredBytes, error, loads, updatedAt };
+  });
 }
