@@ -358,10 +358,19 @@ t.test('ps, evict, pin and explain', async (t) => {
     const { code, out, fake } = await finish(['evict', 'tiny-sums', '--park', '--deadline', '5s']);
     t.strictSame([code, out], [0, 'tiny-sums held nothing on a card.\n']);
     t.strictSame(fake?.calls, [{ method: 'evict', args: ['tiny-sums', { target: 'host', deadlineMs: 5_000 }] }]);
-    t.strictSame(jsonLines((await finish(['evict', 'tiny-sums', '--json'])).out), [{ model: 'tiny-sums', freedBytes: 0, alsoLoaded: [] }]);
+    t.strictSame(jsonLines((await finish(['evict', 'tiny-sums', '--json'])).out), [{ model: 'tiny-sums', freedBytes: 0, parked: false, alsoLoaded: [] }]);
     t.match(await finish(['evict', 'nobody']), { code: 2, err: /^error: There is no model nobody here; known: tiny-tales, tiny-sums, tiny-facts\.\n/ });
     t.equal((await finish(['evict', 'tiny-sums'])).err, '', 'what is done at once is not waited for');
     t.equal((await finish(['evict', 'tiny-sums'], { evictMs: 500 })).err, 'waiting for the calls of tiny-sums to end and its bytes to be free\n');
+  });
+
+  t.test('evict --park says what was done: parked, or unloaded and where it says why', async (t) => {
+    const gone = { model: 'tiny-sums', freedBytes: 1024 ** 2, stayed: null };
+    const unloaded = 'tiny-sums unloaded: 1.0 MiB confirmed free. It could not be parked: its engine cannot, or memory for its copy is short (leasehold explain tiny-sums).\n';
+    t.equal((await finish(['evict', '--all', '--park'], { evictedAll: [gone] })).out, unloaded);
+    const ledger = { leases: [lease('tiny-sums@llama#0', { state: 'parked' })] };
+    t.equal((await finish(['evict', '--all', '--park'], { evictedAll: [gone], ledger })).out, 'tiny-sums parked: 1.0 MiB confirmed free; it comes back from the machine\'s memory.\n');
+    t.match(jsonLines((await finish(['evict', '--all', '--park', '--json'], { evictedAll: [gone], ledger })).out), [{ models: [{ model: 'tiny-sums', freedBytes: 1024 ** 2, parked: true, stayed: null }] }]);
   });
 
   t.test('evict --all says of each model what came back, or why it stays', async (t) => {
@@ -390,7 +399,7 @@ t.test('ps, evict, pin and explain', async (t) => {
     const copied = { ledger: { leases: [lease('tiny-sums@llama#1'), lease('tiny-sums@vllm#2'), lease('tiny-tales@llama#0'), lease('tiny-tales@llama#3')] } };
     const also = (purpose: string) => `Also loaded, from a file of the same name: 'tiny-sums@llama#1'; give that name to ${purpose}.\n`;
     t.equal((await finish(['evict', 'tiny-sums'], copied)).out, `tiny-sums held nothing on a card.\n${also('evict it')}`);
-    t.strictSame(jsonLines((await finish(['evict', 'tiny-sums', '--json'], copied)).out), [{ model: 'tiny-sums', freedBytes: 0, alsoLoaded: ['tiny-sums@llama#1'] }]);
+    t.strictSame(jsonLines((await finish(['evict', 'tiny-sums', '--json'], copied)).out), [{ model: 'tiny-sums', freedBytes: 0, parked: false, alsoLoaded: ['tiny-sums@llama#1'] }]);
     t.equal((await finish(['pin', 'tiny-sums'], copied)).out, `tiny-sums is pinned (not loaded yet): once it is, it is evicted for nobody.\n${also('pin it')}`);
     t.equal((await finish(['explain', 'tiny-sums'], copied)).out, `There is no record about tiny-sums. Records do not outlive their broker, and\nthis one has run for 1 m 30 s.\n${also('have it explained')}`);
     t.match((await finish(['models'], copied, { columns: 120 })).out, /tiny-sums +llama +2048 +another copy: tiny-sums@llama#1 +tiny-sums\n/);

@@ -69,7 +69,12 @@ function sendMove(core: Core, lease: Lease, order: EvictionOrder): void {
   });
   publish(core, 'evicting', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, rung, when: order.when, cause: order.cause, reason: order.reason });
   // A plan has its own record, under whom it was made for and under each victim.
-  if (order.cause !== 'plan' && order.cause !== 'yield') explain(core, { verdict: 'evicting', text: `${lease.model} is to be ${rungWords[rung]}: ${order.reason}`, generation: lease.generation, model: lease.model, device: lease.device });
+  if (order.cause !== 'plan' && order.cause !== 'yield') explain(core, { verdict: 'evicting', text: `${lease.model} is to be ${rungWords[rung]}${notParkedText(core, lease, rung, order)}: ${order.reason}`, generation: lease.generation, model: lease.model, device: lease.device });
+}
+
+/** Whoever asked for it to be parked reads why it is not; want of room has a record of its own. */
+function notParkedText(core: Core, lease: Lease, rung: Job['rung'], { cause, target }: EvictionOrder): string {
+  return cause === 'request' && target === 'host' && rung === 'unload' && !couldPark(core, lease) ? ', as it cannot be parked' : '';
 }
 
 /** It is unloaded for want of room in the machine's memory (B50, B185). */

@@ -36,10 +36,11 @@ export async function evict(context: CommandContext, args: readonly unknown[], o
       const freedBytes = await unlessAborted(evicting, signal);
       clearTimeout(waits);
       status.clear();
-      const alsoLoaded = freedBytes === 0 ? (await copiesOf(orchestrator, model)).alsoLoaded : [];
-      if (json) writeJson(io, { model, freedBytes, alsoLoaded });
+      const after = await copiesOf(orchestrator, model);
+      const alsoLoaded = freedBytes === 0 ? after.alsoLoaded : [];
+      if (json) writeJson(io, { model, freedBytes, parked: isParked(after), alsoLoaded });
       else {
-        writeLine(io, freedBytes === 0 ? nothingFreed(model, own) : `${model} put away: ${formatBytes(freedBytes)} confirmed free.`);
+        writeLine(io, freedBytes === 0 ? nothingFreed(model, own) : freed(model, freedBytes, options, after));
         tellCopies(io, alsoLoaded, 'evict it');
       }
     } finally {
@@ -57,11 +58,25 @@ async function evictAll(context: CommandContext, options: EvictOptions): Promise
   return stoppableOnceConfigured(context, async (signal) => withOrchestrator(context, { broker: 'attach' }, async ({ orchestrator }) => {
     const evicting = orchestrator.evictAll({ target: options.park === true ? 'host' : 'none', ...(deadlineMs === undefined ? {} : { deadlineMs }) });
     const models = await unlessAborted(evicting, signal);
-    if (json) writeJson(io, { models: models.map(({ model, freedBytes, stayed }) => ({ model, freedBytes, stayed: stayed === null ? null : { code: stayed.code, message: stayed.message } })) });
+    const copies = new Map(await Promise.all(models.map(async ({ model }) => [model, await copiesOf(orchestrator, model)] as const)));
+    const after = (model: string): Pick<Copies, 'own'> => copies.get(model) ?? { own: [] };
+    if (json) writeJson(io, { models: models.map(({ model, freedBytes, stayed }) => ({ model, freedBytes, parked: stayed === null && isParked(after(model)), stayed: stayed === null ? null : { code: stayed.code, message: stayed.message } })) });
     else if (models.length === 0) writeLine(io, 'No model holds anything.');
-    else for (const { model, freedBytes, stayed } of models) writeLine(io, stayed === null ? `${model} put away: ${formatBytes(freedBytes)} confirmed free.` : `${model} stays: ${stayed.message}`);
+    else for (const { model, freedBytes, stayed } of models) writeLine(io, stayed === null ? freed(model, freedBytes, options, after(model)) : `${model} stays: ${stayed.message}`);
     return models.every(({ stayed }) => stayed === null) ? exitCodes.done : exitCodes.failed;
   }));
+}
+
+/** What was done, which may be less than was asked for; the broker's record says why. */
+function freed(model: string, freedBytes: number, { park = false }: EvictOptions, after: Pick<Copies, 'own'>): string {
+  const bytes = `${formatBytes(freedBytes)} confirmed free`;
+  if (!park) return `${model} put away: ${bytes}.`;
+  if (isParked(after)) return `${model} parked: ${bytes}; it comes back from the machine's memory.`;
+  return `${model} unloaded: ${bytes}. It could not be parked: its engine cannot, or memory for its copy is short (leasehold explain ${model}).`;
+}
+
+function isParked({ own }: Pick<Copies, 'own'>): boolean {
+  return own.length > 0 && own.every(({ state }) => state === 'parked');
 }
 
 /** It was not loaded, or was in the machine's memory alone. */

@@ -41,6 +41,9 @@ t.test('an eviction that serves no other request has a record of its own, with i
   stage.resident(worker, 'wanted away', GiB);
   stage.obey(only(stage.send({ type: 'evict_requested', generation: stage.session(), request: 1, model: 'wanted away', target: 'none', deadlineMs: 9_000 }), 'move'));
   test.match(newest(stage, 'wanted away', 2), [{ text: /\(asked for\)$/ }, { text: 'wanted away is to be unloaded: asked for' }]);
+  stage.resident(worker, 'wanted parked', GiB);
+  stage.obey(only(stage.send({ type: 'evict_requested', generation: stage.session(), request: 1, model: 'wanted parked', target: 'host', deadlineMs: 9_000 }), 'move'));
+  test.match(newest(stage, 'wanted parked', 2)[1], { text: 'wanted parked is to be unloaded, as it cannot be parked: asked for' });
   test.end();
 });
 
