@@ -90,7 +90,8 @@ class ProcessesMachine implements Machine {
   }
 
   after(delayMs: number, run: () => void): void {
-    setTimeout(run, delayMs / this.speed);
+    // What was still to come holds nobody once the play is over, or was stopped.
+    setTimeout(run, delayMs / this.speed).unref();
   }
 
   ask(call: AskedCall, callback: AskedCallback): () => void {

@@ -106,7 +106,7 @@ t.test('a daemon and those who use it', async (t) => {
   t.test('one that is stopped (SIGSTOP) is told as such, with what to do, by whoever looks for it or wants its place', async (t) => {
     const pid = String(daemon.child.pid);
     daemon.child.kill('SIGSTOP');
-    const [looked, wanted] = await Promise.all([finish('ps'), finish('up')]);
+    const [looked, wanted] = await Promise.all([finish('ps', '--limit', 'helloTimeoutMs=2s'), finish('up')]);
     daemon.child.kill('SIGCONT');
     t.match(looked, { code: 3, err: new RegExp(`A broker is there \\(pid ${pid}\\) and is stopped\\.[^]*kill -CONT ${pid}`) });
     t.match(wanted, { code: 1, err: new RegExp(`A broker is stopped \\(pid ${pid}\\)\\.[^]*kill -CONT ${pid}`) });
@@ -200,6 +200,13 @@ t.test('a run in the gap between two daemons waits for the next: what the first 
   t.strictSame(after.workers.map(({ pid }) => pid), before.workers.map(({ pid }) => pid), 'the worker of before lives on');
   next.child.kill('SIGTERM');
   await next.ended;
+});
+
+t.test('a scenario on processes that is stopped ends, however much was still to come', async (t) => {
+  const { child, ended, heard } = begin('stress', 'yield', '--on', 'processes');
+  while (!heard.err.includes('callers come for 480 s')) await once(child.stderr, 'data');
+  child.kill('SIGINT');
+  t.match(await ended, { code: 130, out: '', err: /Stopped: yield was not played to its end/ });
 });
 
 t.test('a benchmark says how it is used instead of failing with a stack', async (t) => {
