@@ -83,6 +83,9 @@ class Site {
   }
 }
 
+// They wait for the most part: beside each other they take little longer than the longest.
+t.jobs = 4;
+
 t.test('kill -9 of the broker and a new start: a resident model answers as before with no reload, and a stream in flight goes on', async (t) => {
   const site = await Site.open(t, {
     models: { tales: scripted({ text: 'once upon a time', weightsBytes: 8 * MiB }), steady: scripted({ text: 'word ', textTimes: 400, tokensPerSecond: 150 }) },

@@ -26,6 +26,9 @@ async function tried(link: () => Promise<Link>, options: CallOptions): Promise<{
   }
 }
 
+// They wait for the most part: beside each other they take little longer than the longest.
+t.jobs = 4;
+
 t.test('a worker that ends is replaced once, a way that is lost is sought several times', async (t) => {
   t.match(await tried(() => Promise.resolve(losing('worker_exited')), {}), { times: 2, error: { code: 'worker_exited' } });
   t.match(await tried(() => Promise.resolve(losing('connection_lost')), {}), { times: 8, error: { code: 'connection_lost' } });

@@ -41,6 +41,9 @@ async function scene(t: Test, options: OrchestratorOptions): Promise<Scene> {
   };
 }
 
+// They wait for the most part: beside each other they take little longer than the longest.
+t.jobs = 4;
+
 t.test('a hung generation ends its process, once its caller has been answered; a neighbour without a token yet is asked again', async (t) => {
   const slow = scripted({ ...fits, prefillMs: 2_500, text: 'slow' });
   const { orchestrator, ends } = await scene(t, { devices: ['sim:11MiB'], engines: engine({}, 2), models: { good, slow, bad: hangs('generate') } });
@@ -135,6 +138,7 @@ t.test('parkable models that take turns on one card never lose a call to a lease
 });
 
 t.test('in the worker', async (t) => {
+  t.jobs = 4;
   const bounds = { ...defaultLimits, ...limits };
 
   t.test('a reader that holds a stream is no silent engine, and an engine that goes on in time is none', async (t) => {
