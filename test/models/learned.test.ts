@@ -116,7 +116,7 @@ t.test('B25: a worker asks for what it measured the next time, and so does the w
   const state = mkdtempSync(join(tmpdir(), 'lh-learned-'));
   t.teardown(() => rmSync(state, { recursive: true, force: true }));
   const spec = model({ weightsBytes: 1_000, contextBytesPerToken: 2, actualWeightsBytes: 1_900 });
-  const first = await rig({ folder: state });
+  const first = await rig(t, { folder: state });
   const caller = await first.caller();
   await read(caller.generate(ask(spec)));
   await first.broker.move({ target: 'none' }).answer;
@@ -125,7 +125,7 @@ t.test('B25: a worker asks for what it measured the next time, and so does the w
   t.match([before?.source, before?.parts[0]?.bytes], ['estimated', 1_000]);
   t.match([after?.source, after?.parts[0]?.bytes], ['learned', 1_900]);
   await first.close();
-  const second = await rig({ folder: state });
+  const second = await rig(t, { folder: state });
   await read((await second.caller()).generate(ask(spec)));
   t.match(await second.broker.heard('request_vram_budget'), { source: 'learned', parts: [{ name: 'weights', bytes: 1_900 }, { name: 'context:1', bytes: 1_024 }] });
   await second.close();

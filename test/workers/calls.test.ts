@@ -15,7 +15,7 @@ function announced(message: ControlMessage): { added: string[]; removed: readonl
 
 t.test('announcements and reports', async (t) => {
   t.test('R271: a call that loads a model and then throws: the ledger has the lease before the caller has the error, and it can be evicted', async (t) => {
-    const { broker, caller, close } = await rig();
+    const { broker, caller, close } = await rig(t);
     const one = await caller();
     broker.acknowledges = false;
     let error: string | null | undefined;
@@ -34,7 +34,7 @@ t.test('announcements and reports', async (t) => {
   });
 
   t.test('D25: a broker that does not acknowledge holds an answer up for residencyFlushMs and no longer', async (t) => {
-    const { broker, caller, close } = await rig({ limits });
+    const { broker, caller, close } = await rig(t, { limits });
     const one = await caller();
     broker.acknowledges = false;
     t.match(await read(one.generate(ask(model()))), { end: { reason: 'stop' } });
@@ -43,7 +43,7 @@ t.test('announcements and reports', async (t) => {
   });
 
   t.test('R49, R50, R272, R273: each answer carries what has changed since the last, by value, and what left and came back is told again', async (t) => {
-    const { broker, caller, close } = await rig();
+    const { broker, caller, close } = await rig(t);
     const one = await caller();
     const spec = model({ weightsBytes: 1_000, contextBytesPerToken: 0, parkable: true });
     const probe = (): ReturnType<typeof broker.move>['answer'] => broker.move({ lease: 'b-l9' }).answer;
@@ -61,7 +61,7 @@ t.test('announcements and reports', async (t) => {
 
 t.test('calls', async (t) => {
   t.test('one caller stops reading: only its own stream stops, its engine is held, and it goes on when it reads again', async (t) => {
-    const { attached, caller, close } = await rig({ limits: { ...defaultLimits, creditTokensMax: 64 } });
+    const { attached, caller, close } = await rig(t, { limits: { ...defaultLimits, creditTokensMax: 64 } });
     const [slow, quick] = [await caller('b-s1'), await caller('b-s2')];
     const spec = model({}, { parallel: 2, contextTokens: 8_192 });
     const long = 'abcdefgh'.repeat(1_000);
@@ -79,7 +79,7 @@ t.test('calls', async (t) => {
   });
 
   t.test('a reader that never comes back loses its own call, and the slot is free', async (t) => {
-    const { caller, close } = await rig({ limits: { ...defaultLimits, creditTokensMax: 16, unreadStreamMs: 30 } });
+    const { caller, close } = await rig(t, { limits: { ...defaultLimits, creditTokensMax: 16, unreadStreamMs: 30 } });
     const one = await caller();
     const spec = model({}, { contextTokens: 8_192 });
     const unread = await begun(one.generate(ask(spec, 'abcdefgh'.repeat(1_000))));
@@ -89,7 +89,7 @@ t.test('calls', async (t) => {
   });
 
   t.test('a cancelled call ends at once, its slot takes the next call, and an engine that heeds nothing does not hold its caller', async (t) => {
-    const { attached, caller, abandon } = await rig({ limits });
+    const { attached, caller, abandon } = await rig(t, { limits });
     const one = await caller();
     const spec = model({ text: 'xxxx', textTimes: 10_000 }, { contextTokens: 20_000 });
     for await (const event of one.generate(ask(spec))) if (event.type === 'token') break;
@@ -110,7 +110,7 @@ t.test('calls', async (t) => {
   });
 
   t.test('B80: after a hundred of each failure nothing is counted as in flight', async (t) => {
-    const { broker, attached, caller, close } = await rig({ limits: { ...limits, queuedCallsPerModelMax: 32 } });
+    const { broker, attached, caller, close } = await rig(t, { limits: { ...limits, queuedCallsPerModelMax: 32 } });
     const one = await caller();
     const spec = model({ text: 'x'.repeat(400) }, { parallel: 4 });
     const hundred = async (what: string, run: (index: number) => Promise<unknown>): Promise<void> => {
@@ -142,7 +142,7 @@ t.test('calls', async (t) => {
   });
 
   t.test('what an engine throws is typed, and the worker lives on', async (t) => {
-    const { caller, fatal, close } = await rig();
+    const { caller, fatal, close } = await rig(t);
     const one = await caller();
     const failing = (at: string): ReturnType<typeof model> => model({ embeddingDimensions: 3, faults: [{ at, how: 'throw', message: `at ${at}` }] }, { key: at });
     t.match(await read(one.generate(ask(failing('generate')))).catch((error: unknown) => error), { code: 'generation_failed', details: { model: 'generate', reason: 'at generate' } });
@@ -160,7 +160,7 @@ t.test('calls', async (t) => {
   });
 
   t.test('embeds in turns, counts tokens, and any text arrives as it was sent (B176)', async (t) => {
-    const { broker, caller, close } = await rig();
+    const { broker, caller, close } = await rig(t);
     const one = await caller();
     const spec = model({ embeddingDimensions: 8, contextBytesPerToken: 10 }, { embedding: true });
     const [left, right] = await Promise.all([one.embed(spec, ['a', 'b']), one.embed(spec, ['a'])]);
@@ -178,7 +178,7 @@ t.test('calls', async (t) => {
 });
 
 t.test('R274: a long compute that logs all the time: its deadline is the whole, its heartbeats go on, and it stops within one of them', async (t) => {
-  const { broker, caller, close } = await rig();
+  const { broker, caller, close } = await rig(t);
   const one = await caller();
   // Alone in its process it would be at it for ten seconds, a line every ten milliseconds.
   const compute = (prefillMs: number): ReturnType<typeof model> => model({ prefillMs, prefillLogLines: prefillMs / 10 }, { key: `m${String(prefillMs)}` });
@@ -208,7 +208,7 @@ t.test('R274: a long compute that logs all the time: its deadline is the whole, 
 });
 
 t.test('a deadline bounds the wait for the first token, and no stream after it', async (t) => {
-  const { caller, close } = await rig();
+  const { caller, close } = await rig(t);
   const one = await caller();
   const slow = model({ text: 'xxxx', textTimes: 60, tokensPerSecond: 400 }, { key: 'slow' });
   await one.load(slow);

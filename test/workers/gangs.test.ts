@@ -1,5 +1,5 @@
 /** A worker that sees two cards: its models are on both, asked for, told of, moved and given back as one. */
-import t from 'tap';
+import t, { type Test } from 'tap';
 import type { Control } from './fake-broker.js';
 import { SimulatedEngine } from '../../workers/simulated/engine.js';
 import type { Engine, LoadedModel } from '../../workers/runtime/index.js';
@@ -9,12 +9,12 @@ import { ask, begun, codeOf, model, models, read, readOn, rig, turns, type Rig, 
 const cards = ['SIM-b', 'SIM-a'];
 const wide = model({ weightsBytes: 1_000, contextBytesPerToken: 2, tensorSplit: '3,1' }, { contextTokens: 100 });
 
-const stage = (options: RigOptions = {}): Promise<Rig> => rig({ cards, ...options });
+const stage = (t: Test, options: RigOptions = {}): Promise<Rig> => rig(t, { cards, ...options });
 const requests = (stand: Rig): Control<'request_vram_budget'>[] => stand.broker.all('request_vram_budget');
 const released = (stand: Rig): unknown[] => stand.broker.all('release_lease').map(({ lease, cause }) => [lease, cause]);
 
 t.test('R125: one request a card, in the order of the UUIDs, under one name', async (t) => {
-  const stand = await stage();
+  const stand = await stage(t);
   const caller = await stand.caller();
   t.equal((await read(caller.generate(ask(wide)))).text, 'hello there');
   const asked = requests(stand);
@@ -40,7 +40,7 @@ t.test('B190: each card is asked for what the engine needs there, be it less tha
     }
   }
   for (const [count, engine, share] of [[2, new SimulatedEngine(), 100], [4, new Replicated(), 100]] as const) {
-    const stand = await stage({ engine, cards: Array.from({ length: count }, (_, index) => `SIM-${String(index)}`) });
+    const stand = await stage(t, { engine, cards: Array.from({ length: count }, (_, index) => `SIM-${String(index)}`) });
     const caller = await stand.caller();
     await read(caller.generate(ask(model({ weightsBytes: 1_000, contextBytesPerToken: 2 }, { contextTokens: 100 }))));
     const asked = requests(stand).map(({ parts }) => parts.map(({ bytes }) => bytes));
@@ -50,7 +50,7 @@ t.test('B190: each card is asked for what the engine needs there, be it less tha
 });
 
 t.test('a command for each of its leases moves it once, and each is answered with what it did on its card', async (t) => {
-  const stand = await stage();
+  const stand = await stage(t);
   const caller = await stand.caller();
   const slow = await begun(caller.generate(ask({ ...wide, source: wide.source.replace('{', '{"tokensPerSecond":100,') })));
   const order = [stand.broker.move({ lease: 'b-l2' }), stand.broker.move({ lease: 'b-l1' })] as const;
@@ -67,7 +67,7 @@ t.test('a command for each of its leases moves it once, and each is answered wit
 });
 
 t.test('taken back, one command or all: who is told to stay stays', async (t) => {
-  const stand = await stage();
+  const stand = await stage(t);
   const caller = await stand.caller();
   const slow = await begun(caller.generate(ask({ ...wide, source: wide.source.replace('{', '{"tokensPerSecond":100,') })));
   const [one, two] = [stand.broker.move({ lease: 'b-l1' }), stand.broker.move({ lease: 'b-l2' })];
@@ -86,7 +86,7 @@ t.test('taken back, one command or all: who is told to stay stays', async (t) =>
 });
 
 t.test('refused on one card it is refused; what was granted on the other all the same is given back', async (t) => {
-  const stand = await stage({ onBudget: (message, broker) => {
+  const stand = await stage(t, { onBudget: (message, broker) => {
     if (message.device === 'SIM-a') return false;
     broker.deny(message, 'never_fits');
     return true;
@@ -99,7 +99,7 @@ t.test('refused on one card it is refused; what was granted on the other all the
 });
 
 t.test('what a member’s refusal means is told, not that the others went with it', async (t) => {
-  const stand = await stage({ onBudget: (message, broker) => {
+  const stand = await stage(t, { onBudget: (message, broker) => {
     broker.deny(message, message.device === 'SIM-a' ? 'gang_broken' : 'never_fits');
     return true;
   } });
@@ -110,7 +110,7 @@ t.test('what a member’s refusal means is told, not that the others went with i
 
 t.test('nobody waits any more: all of its requests are taken back, and grants that crossed are given back', async (t) => {
   const held: Control<'request_vram_budget'>[] = [];
-  const stand = await stage({ onBudget: (message) => { held.push(message); return true; } });
+  const stand = await stage(t, { onBudget: (message) => { held.push(message); return true; } });
   const caller = await stand.caller();
   const stop = new AbortController();
   const call = codeOf(read(caller.generate(ask(wide, 'x', { signal: stop.signal }))));
@@ -126,7 +126,7 @@ t.test('nobody waits any more: all of its requests are taken back, and grants th
 });
 
 t.test('a load that fails gives both leases back with its reason', async (t) => {
-  const stand = await stage({ cardBytes: 800 });
+  const stand = await stage(t, { cardBytes: 800 });
   const caller = await stand.caller();
   t.equal(await codeOf(read(caller.generate(ask(wide)))), 'out_of_memory');
   t.match(stand.broker.all('release_lease').slice(0, 2), [{ lease: 'b-l1', failure: { code: 'out_of_memory' } }, { lease: 'b-l2', failure: { code: 'out_of_memory' } }]);
@@ -153,7 +153,7 @@ t.test('an engine that cannot spread a model, or does not say what it has on eac
     }
   }
   for (const engine of [new Narrow(), new Mute(), new Forgetful()]) {
-    const stand = await stage({ engine });
+    const stand = await stage(t, { engine });
     const caller = await stand.caller();
     t.equal(await codeOf(read(caller.generate(ask(wide)))), 'gang_unsupported', engine.constructor.name);
     t.strictSame(stand.attached.worker.reserved, []);

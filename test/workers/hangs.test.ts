@@ -51,7 +51,7 @@ t.test('a hung generation ends its process, once its caller has been answered; a
   await orchestrator.load('bad');
   t.equal((await orchestrator.ledger()).workers.length, 1, 'both in one process');
   const neighbour = orchestrator.generate('slow', 'x').result();
-  t.equal((await refusal(orchestrator.generate('bad', 'x', { deadlineMs: 300 }).result())).code, 'deadline_passed');
+  t.equal((await refusal(orchestrator.generate('bad', 'x', { deadlineMs: 700 }).result())).code, 'deadline_passed');
   t.strictSame(ends(), [], 'answered before');
   t.equal((await neighbour).text, 'slow');
   await until('the news of the end', () => ends().length > 0);
@@ -65,7 +65,8 @@ t.test('a hung generation ends its process, once its caller has been answered; a
 
 t.test('a hung generation alone on its card: honest models are served after it', async (t) => {
   const { orchestrator, served } = await scene(t, { models: { good, bad: hangs('generate') } });
-  t.equal((await refusal(orchestrator.generate('bad', 'x', { deadlineMs: 500 }).result())).code, 'deadline_passed');
+  await orchestrator.load('bad');
+  t.equal((await refusal(orchestrator.generate('bad', 'x', { deadlineMs: 1_000 }).result())).code, 'deadline_passed');
   await served();
 });
 
@@ -122,7 +123,7 @@ t.test('a hung return to the card ends its process, and honest models are served
   const { orchestrator, ends } = await scene(t, { models: { good, bad: hangs('resume', { parkable: true, text: 'bad' }) } });
   t.equal((await orchestrator.generate('bad', 'x').result()).text, 'bad');
   t.equal((await orchestrator.generate('good', 'x').result()).text, 'good');
-  const back = refusal(orchestrator.generate('bad', 'x', { deadlineMs: 500 }).result());
+  const back = refusal(orchestrator.generate('bad', 'x', { deadlineMs: 2_000 }).result());
   t.ok(['deadline_passed', 'worker_exited'].includes((await back).code));
   await until('the news of the end', () => ends().length > 0);
   t.strictSame(ends(), ['exit code 71']);
@@ -142,7 +143,7 @@ t.test('in the worker', async (t) => {
   const bounds = { ...defaultLimits, ...limits };
 
   t.test('a reader that holds a stream is no silent engine, and an engine that goes on in time is none', async (t) => {
-    const { caller, fatal, close } = await rig({ limits: { ...bounds, creditTokensMax: 16, silentStreamMs: 1_000 } });
+    const { caller, fatal, close } = await rig(t, { limits: { ...bounds, creditTokensMax: 16, silentStreamMs: 1_000 } });
     const one = await caller();
     const long = model({}, { contextTokens: 8_192 });
     const held = await begun(one.generate(ask(long, 'abcdefgh'.repeat(300))));
@@ -154,21 +155,22 @@ t.test('in the worker', async (t) => {
   });
 
   t.test('what was told to stop and stops in time costs nothing; what does not is fatal, once', async (t) => {
-    const { attached, caller, fatal, abandon } = await rig({ limits: bounds });
+    const { attached, caller, fatal, abandon } = await rig(t, { limits: bounds });
     const one = await caller();
     const endless = model({ text: 'xxxx', textTimes: 10_000, tokensPerSecond: 500 }, { key: 'endless', contextTokens: 20_000 });
     const open = await begun(one.generate(ask(endless)));
     await open.return?.();
     while (attached.worker.inFlight > 0) await turns(1);
     const hung = model({ faults: [{ at: 'generate', how: 'hang' }] }, { key: 'hung' });
-    t.equal(await codeOf(read(one.generate(ask(hung, 'x', { deadlineMs: 100 })))), 'deadline_passed');
+    await one.load(hung);
+    t.equal(await codeOf(read(one.generate(ask(hung, 'x', { deadlineMs: 1_000 })))), 'deadline_passed');
     await until('the bound', () => fatal.length > 0);
     t.match(fatal, [{ code: 'engine_hung', details: { what: /generate with hung/, limit: 'stopTimeoutMs', limitMs: '400' } }]);
     await abandon();
   });
 
   t.test('a load that is told to stop and does not is fatal after stopTimeoutMs, and the command is answered; before that it may take its time', async (t) => {
-    const { broker, caller, fatal, abandon } = await rig({ limits: bounds });
+    const { broker, caller, fatal, abandon } = await rig(t, { limits: bounds });
     const one = await caller();
     t.equal(await codeOf(one.load(model({ faults: [{ at: 'load', how: 'hang' }] }), { deadlineMs: 1_000 })), 'deadline_passed');
     t.strictSame(fatal, [], 'nobody has stopped it');
@@ -180,7 +182,7 @@ t.test('in the worker', async (t) => {
 
   for (const at of ['estimate', 'context', 'unload'] as const) {
     t.test(`a hung ${at} is fatal after moveTimeoutMs, and a command that waits for it is answered`, async (t) => {
-      const { broker, caller, fatal, abandon } = await rig({ limits: bounds });
+      const { broker, caller, fatal, abandon } = await rig(t, { limits: bounds });
       const one = await caller();
       const spec = model({ faults: [{ at, how: 'hang' }] });
       const loading = codeOf(one.load(spec));

@@ -2,6 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Test } from 'tap';
 import { defaultLimits, type Limits, type ModelSpec } from '../../protocol/index.js';
 import { memoryPair } from '../../protocol/node/index.js';
 import { openCaller, type CallEvent, type GenerateOptions, type WorkerCaller } from '../../src/client/index.js';
@@ -30,7 +31,7 @@ export interface RigOptions extends FakeBrokerOptions {
   readonly memory?: VisibleMemory;
 }
 
-export async function rig(options: RigOptions = {}): Promise<Rig> {
+export async function rig(t: Test, options: RigOptions = {}): Promise<Rig> {
   const ownFolder = options.folder === undefined ? mkdtempSync(join(tmpdir(), 'lh-')) : null;
   const folder = options.folder ?? ownFolder ?? '';
   const [brokerEnd, workerEnd] = memoryPair('control');
@@ -47,6 +48,13 @@ export async function rig(options: RigOptions = {}): Promise<Rig> {
   });
   const callers: WorkerCaller[] = [];
   let closed: Promise<void> | null = null;
+  // A test that failed before it closed its rig must not hold its file's process.
+  const abandon = async (): Promise<void> => {
+    broker.channel.destroy();
+    await attached.data.close();
+    if (ownFolder !== null) rmSync(ownFolder, { recursive: true, force: true });
+  };
+  t.teardown(abandon);
   const closeWorker = (): Promise<void> => (closed ??= attached.close());
   return {
     broker, shutdowns, fatal,
@@ -64,11 +72,7 @@ export async function rig(options: RigOptions = {}): Promise<Rig> {
       await broker.closed;
       if (ownFolder !== null) rmSync(ownFolder, { recursive: true, force: true });
     },
-    abandon: async () => {
-      broker.channel.destroy();
-      await attached.data.close();
-      if (ownFolder !== null) rmSync(ownFolder, { recursive: true, force: true });
-    },
+    abandon,
   };
 }
 

@@ -26,7 +26,7 @@ const trim = (broker: FakeBroker, more: Partial<Control<'trim_host'>> = {}): Pro
 const taken = (broker: FakeBroker): number => broker.takenOn(memory.device);
 
 t.test('asks for all of it at once, and keeps a copy where there is room', async (t) => {
-  const { broker, caller, close } = await rig(withRoom(true));
+  const { broker, caller, close } = await rig(t, withRoom(true));
   const one = await caller();
   await one.load(spec);
   t.match(broker.all('request_vram_budget')[0], { host: { neededBytes: 100, copyBytes: 1_000, peakBytes: 1_500, parkPeakBytes: 2_000 } });
@@ -43,7 +43,7 @@ t.test('asks for all of it at once, and keeps a copy where there is room', async
 });
 
 t.test('keeps none where there is no room, and takes what it said when it is parked', async (t) => {
-  const { broker, caller, close } = await rig(withRoom(false));
+  const { broker, caller, close } = await rig(t, withRoom(false));
   const one = await caller();
   await one.load(spec);
   t.match(await broker.heard('residency'), { state: 'resident', hostBytes: 0 });
@@ -55,7 +55,7 @@ t.test('keeps none where there is no room, and takes what it said when it is par
 });
 
 t.test('where nobody leases it nothing is said of room, and the engine does as it likes', async (t) => {
-  const { broker, caller, close } = await rig();
+  const { broker, caller, close } = await rig(t);
   await (await caller()).load(spec);
   t.match(await broker.heard('residency'), { hostBytes: 1_000 });
   t.equal(taken(broker), 0);
@@ -63,7 +63,7 @@ t.test('where nobody leases it nothing is said of room, and the engine does as i
 });
 
 t.test('trim_host: the copy goes in the middle of a call', async (t) => {
-  const { broker, caller, close } = await rig(withRoom(true));
+  const { broker, caller, close } = await rig(t, withRoom(true));
   const one = await caller();
   const talk = await begun(one.generate(ask(model({ ...JSON.parse(spec.source.slice(4)) as object, text: 'word '.repeat(50), tokensPerSecond: 100 }))));
   t.match(await trim(broker), { type: 'done', target: 'device', freedBytes: 1_000, residentBytes: 1_000, hostBytes: 0 });
@@ -80,7 +80,7 @@ t.test('trim_host: what cannot go, what fails, and what is not for us', async (t
     [{ copyIsFixed: true }, { type: 'unsupported' }],
     [{ faults: [{ at: 'trim', how: 'throw' }] }, { type: 'failed', code: 'move_failed', residentBytes: 1_000 }],
   ] as const) {
-    const { broker, caller, close } = await rig(withRoom(true));
+    const { broker, caller, close } = await rig(t, withRoom(true));
     await (await caller()).load(model({ ...script, ...more }));
     t.match(await trim(broker), answer);
     t.match(await trim(broker, { lease: 'b-l9' }), { type: 'failed', code: 'lease_unknown' });
@@ -91,7 +91,7 @@ t.test('trim_host: what cannot go, what fails, and what is not for us', async (t
 
 t.test('trim_host with a figure: garbage and caches first, the copy when that was not enough', async (t) => {
   const engine = new SimulatedEngine({ growthBytes: 300, growthGivenBack: true });
-  const { broker, caller, close } = await rig(withRoom(true, { engine }));
+  const { broker, caller, close } = await rig(t, withRoom(true, { engine }));
   const one = await caller();
   await one.load(spec);
   await broker.move({ lease: 'b-l1', when: 'now' }).answer;
@@ -105,7 +105,7 @@ t.test('trim_host with a figure: garbage and caches first, the copy when that wa
 });
 
 t.test('trim_host while it moves: busy', async (t) => {
-  const { broker, caller, close } = await rig(withRoom(true));
+  const { broker, caller, close } = await rig(t, withRoom(true));
   await (await caller()).load(model({ ...JSON.parse(spec.source.slice(4)) as object, parkMs: 200 }));
   const parking = broker.move({ lease: 'b-l1', target: 'host', when: 'now' });
   await broker.heard('residency', ({ state }) => state === 'parking');

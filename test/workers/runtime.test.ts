@@ -10,7 +10,7 @@ import { ask, begun, codeOf, model, models, read, readOn, rig, turns } from './i
 
 t.test('loading', async (t) => {
   t.test('a first call asks before it loads, reports what it measured, and answers', async (t) => {
-    const { broker, caller, close } = await rig();
+    const { broker, caller, close } = await rig(t);
     const one = await caller();
     const spec = model({ weightsBytes: 1_000, contextBytesPerToken: 2, actualWeightsBytes: 1_200 });
     const { text, end, events } = await read(one.generate(ask(spec)));
@@ -33,7 +33,7 @@ t.test('loading', async (t) => {
   });
 
   t.test('B77: ten callers at once, with presets that differ only in sampling, share one request and one load', async (t) => {
-    const { broker, caller, close } = await rig();
+    const { broker, caller, close } = await rig(t);
     const spec = model({ loadMs: 5 }, { parallel: 3 });
     const one = await caller();
     const all = await Promise.all(Array.from({ length: 10 }, (_, index) => read(one.generate(ask(spec, `call ${String(index)}`, { sampling: { maxTokens: 100, temperature: index / 10 } })))));
@@ -44,7 +44,7 @@ t.test('loading', async (t) => {
   });
 
   t.test('B64: a request that its only caller leaves is cancelled, and a grant that crossed it is given back', async (t) => {
-    const { broker, caller, close } = await rig({
+    const { broker, caller, close } = await rig(t, {
       onBudget: (message, to) => {
         to.channel.send({ type: 'waiting', id: message.id, position: 2, reason: 'others load', explain: 'b-x7' });
         return true;
@@ -68,7 +68,7 @@ t.test('loading', async (t) => {
   });
 
   t.test('B65: the only waiter leaves during the load; the load goes on, and the next call is served by it', async (t) => {
-    const { broker, caller, close } = await rig();
+    const { broker, caller, close } = await rig(t);
     const one = await caller();
     const stop = new AbortController();
     const spec = model({ loadSteps: 10, loadMs: 20 });
@@ -83,7 +83,7 @@ t.test('loading', async (t) => {
   });
 
   t.test('a refusal reaches every caller with the numbers that decided it', async (t) => {
-    const { caller, close } = await rig({
+    const { caller, close } = await rig(t, {
       onBudget: (message, to) => {
         to.deny(message, 'never_fits');
         return true;
@@ -96,7 +96,7 @@ t.test('loading', async (t) => {
   });
 
   t.test('B22: a card that refuses gets one corrective attempt under a new lease, with what was refused in its numbers', async (t) => {
-    const { broker, caller, close } = await rig({ cardBytes: 500 });
+    const { broker, caller, close } = await rig(t, { cardBytes: 500 });
     const one = await caller();
     const spec = model({ weightsBytes: 1_000, contextBytesPerToken: 0, loadSteps: 1 });
     const error: unknown = await read(one.generate(ask(spec))).catch((thrown: unknown) => thrown);
@@ -111,7 +111,7 @@ t.test('loading', async (t) => {
   });
 
   t.test('B20: where no size can be worked out the operator’s word counts, and without one the refusal names the setting', async (t) => {
-    const { broker, caller, close } = await rig();
+    const { broker, caller, close } = await rig(t);
     const one = await caller();
     const unknown = { sizeUnknown: true, contextBytesPerToken: 0 };
     t.match(await one.load(model(unknown)).catch((error: unknown) => error), { code: 'estimate_unknown', help: /declaredBytes/ });
@@ -121,7 +121,7 @@ t.test('loading', async (t) => {
   });
 
   t.test('a worker without a card leases no card bytes, and says the same of what it holds (D18)', async (t) => {
-    const { broker, caller, close } = await rig({ cards: [] });
+    const { broker, caller, close } = await rig(t, { cards: [] });
     const one = await caller();
     await read(one.generate(ask(model())));
     const [request] = broker.all('request_vram_budget');
@@ -131,7 +131,7 @@ t.test('loading', async (t) => {
   });
 
   t.test('an open request is raised when a more urgent caller joins', async (t) => {
-    const { broker, caller, close } = await rig({ onBudget: (message) => message.class === 'background' });
+    const { broker, caller, close } = await rig(t, { onBudget: (message) => message.class === 'background' });
     const one = await caller();
     const first = one.load(model(), { class: 'background', deadlineMs: 20_000 });
     await broker.heard('request_vram_budget');
@@ -145,7 +145,7 @@ t.test('loading', async (t) => {
 
   t.test('a request that is taken back in the turn in which another caller joins is not sent again under its old id', async (t) => {
     let waits = true;
-    const { broker, caller, close } = await rig({ onBudget: () => waits });
+    const { broker, caller, close } = await rig(t, { onBudget: () => waits });
     const one = await caller();
     const stop = new AbortController();
     const left = codeOf(one.load(model(), { class: 'background', deadlineMs: 20_000, signal: stop.signal }));
@@ -163,7 +163,7 @@ t.test('loading', async (t) => {
 
 t.test('commands', async (t) => {
   t.test('B193: busy is answered while the call runs on, and an expired command is not carried out late', async (t) => {
-    const { broker, caller, close } = await rig();
+    const { broker, caller, close } = await rig(t);
     const one = await caller();
     const spec = model({ text: 'x'.repeat(4), textTimes: 2_000 });
     const running = await begun(one.generate(ask(spec, 'go', { sampling: { maxTokens: 400, temperature: 0 } })));
@@ -177,7 +177,7 @@ t.test('commands', async (t) => {
   });
 
   t.test('B74, D20: behind a shut door a call waits, the model is unloaded when the last one ends, and is loaded again for it', async (t) => {
-    const { broker, caller, close } = await rig();
+    const { broker, caller, close } = await rig(t);
     const one = await caller();
     const spec = model({ text: 'x'.repeat(400) });
     const running = await begun(one.generate(ask(spec)));
@@ -194,7 +194,7 @@ t.test('commands', async (t) => {
   });
 
   t.test('D21: the broker takes a drain back', async (t) => {
-    const { broker, caller, close } = await rig();
+    const { broker, caller, close } = await rig(t);
     const one = await caller();
     const spec = model({ text: 'x'.repeat(400) });
     const running = await begun(one.generate(ask(spec)));
@@ -208,7 +208,7 @@ t.test('commands', async (t) => {
   });
 
   t.test('parks, answers that the bytes are gone, and comes back under the same lease', async (t) => {
-    const { broker, caller, close } = await rig();
+    const { broker, caller, close } = await rig(t);
     const one = await caller();
     const spec = model({ weightsBytes: 1_000, contextBytesPerToken: 1, parkable: true });
     await read(one.generate(ask(spec)));
@@ -227,7 +227,7 @@ t.test('commands', async (t) => {
 
   for (const how of ['throw', 'oom'] as const) {
     t.test(`a copy that does not come back to the card (${how}) is dropped, and the call has the model loaded afresh`, async (t) => {
-      const { broker, caller, close } = await rig();
+      const { broker, caller, close } = await rig(t);
       const one = await caller();
       const spec = model({ weightsBytes: 1_000, contextBytesPerToken: 1, parkable: true, faults: [{ at: 'resume', how }] });
       for (let round = 0; round < 2; round++) {
@@ -242,7 +242,7 @@ t.test('commands', async (t) => {
   }
 
   t.test('frees a part, honestly; and says what cannot be done', async (t) => {
-    const { broker, caller, close } = await rig();
+    const { broker, caller, close } = await rig(t);
     const one = await caller();
     await one.load(model({ weightsBytes: 1_000, contextBytesPerToken: 0, partial: true, partFreesFraction: 0.5 }));
     t.match(await broker.move({ bytes: 400, when: 'now' }).answer, { type: 'done', freedBytes: 200, residentBytes: 800 });
@@ -254,7 +254,7 @@ t.test('commands', async (t) => {
   });
 
   t.test('a lie is told as the script has it: done, while the card still has the bytes', async (t) => {
-    const { broker, caller, close } = await rig();
+    const { broker, caller, close } = await rig(t);
     const one = await caller();
     await one.load(model({ weightsBytes: 1_000, contextBytesPerToken: 0, unloadKeepsFraction: 0.75, overAllocateBytes: 7 }));
     t.equal(broker.usedBytes, 1_007);
@@ -264,7 +264,7 @@ t.test('commands', async (t) => {
   });
 
   t.test('an unload that fails is told as failed with what is held, and the lease stands', async (t) => {
-    const { broker, caller, close } = await rig();
+    const { broker, caller, close } = await rig(t);
     const one = await caller();
     const spec = model({ weightsBytes: 1_000, contextBytesPerToken: 0, faults: [{ at: 'unload', how: 'throw' }] });
     await one.load(spec);
@@ -276,7 +276,7 @@ t.test('commands', async (t) => {
 
   for (const [name, waiterSinceUs] of [['aborts the load', 1], ['waits until it is ready', null]] as const) {
     t.test(`B194: an unload at ten points of a load ${name}; never "unloaded" with memory held`, async (t) => {
-      const { broker, caller, close } = await rig();
+      const { broker, caller, close } = await rig(t);
       const one = await caller();
       for (let point = 0; point < 10; point++) {
         const stop = new AbortController();
@@ -308,7 +308,7 @@ t.test('commands', async (t) => {
   }
 
   t.test('a grant that is recalled has begun or is void', async (t) => {
-    const { broker, caller, close } = await rig();
+    const { broker, caller, close } = await rig(t);
     const one = await caller();
     await one.load(model());
     t.match(await broker.channel.request({ type: 'recall_lease', lease: 'b-l1' }, { timeoutMs: 10_000 }), { type: 'recalled', begun: true });
@@ -317,7 +317,7 @@ t.test('commands', async (t) => {
   });
 
   t.test('R75: while a request for room waits, orders for other models are carried out and their calls served', async (t) => {
-    const { broker, caller, close } = await rig({ onBudget: ({ model: key }) => key === 'waits' });
+    const { broker, caller, close } = await rig(t, { onBudget: ({ model: key }) => key === 'waits' });
     const one = await caller();
     const spec = model({ text: 'here' });
     await one.load(spec);
@@ -347,7 +347,7 @@ t.test('commands', async (t) => {
   });
 
   t.test('R275: 500 log lines before a command do not keep it from its answer', async (t) => {
-    const { broker, attached, close } = await rig();
+    const { broker, attached, close } = await rig(t);
     for (let line = 0; line < 500; line++) attached.log.line('info', `line ${String(line)}`);
     t.strictSame(await models(broker), []);
     t.ok(broker.all('log').length >= 400, 'and they arrive');
@@ -355,7 +355,7 @@ t.test('commands', async (t) => {
   });
 
   t.test('whoever means another model by the same key is refused, and changes nothing for those who mean what is here', async (t) => {
-    const { broker, caller, close } = await rig();
+    const { broker, caller, close } = await rig(t);
     const [one, other] = [await caller(), await caller('b-s2')];
     const spec = model({}, { options: { text: 'the right one' } });
     const means = (asked: ModelSpec): Promise<string | null> => codeOf(read(other.generate(ask(asked))));
@@ -378,7 +378,7 @@ t.test('commands', async (t) => {
   });
 
   t.test('drain refuses new calls; shutdown is passed on and answered', async (t) => {
-    const { broker, caller, shutdowns, close } = await rig();
+    const { broker, caller, shutdowns, close } = await rig(t);
     const one = await caller();
     t.match(await broker.channel.request({ type: 'drain' }, { timeoutMs: 10_000 }), { type: 'ok' });
     t.equal(await codeOf(read(one.generate(ask(model())))), 'shutting_down');
@@ -388,7 +388,7 @@ t.test('commands', async (t) => {
   });
 
   t.test('closing unloads, gives the leases back, and ends the calls with a typed error', async (t) => {
-    const { broker, attached, caller, close } = await rig();
+    const { broker, attached, caller, close } = await rig(t);
     const one = await caller();
     const iterator = await begun(one.generate(ask(model({ text: 'xxxx', textTimes: 10_000 }))));
     const ended = codeOf(readOn(iterator));
@@ -403,7 +403,7 @@ t.test('commands', async (t) => {
 t.test('contexts', async (t) => {
   t.test('a second call gets a context of its own as part of the same lease; refused, it waits its turn', async (t) => {
     let refuse = true;
-    const { broker, caller, close } = await rig({
+    const { broker, caller, close } = await rig(t, {
       onBudget: (message, to) => {
         if (message.lease === null || !refuse) return false;
         to.deny(message, 'never_fits');
@@ -425,7 +425,7 @@ t.test('contexts', async (t) => {
   });
 
   t.test('B61: a larger context takes the place of the smaller once its call has ended, and later small calls are served by it', async (t) => {
-    const { broker, caller, close } = await rig();
+    const { broker, caller, close } = await rig(t);
     const one = await caller();
     const script = { text: 'x'.repeat(200), contextBytesPerToken: 2 };
     const running = await begun(one.generate(ask(model(script))));
@@ -442,7 +442,7 @@ t.test('contexts', async (t) => {
   });
 
   t.test('a larger context that is refused costs nothing: the smaller one is open as before, and serves', async (t) => {
-    const { broker, caller, close } = await rig({
+    const { broker, caller, close } = await rig(t, {
       onBudget: (request, to) => {
         if (request.lease === null) return false;
         to.channel.send({ type: 'deny', id: request.id, code: 'never_fits', message: 'no', details: { model: 'm', needBytes: '9', device: 'SIM-card', mostBytes: '8' }, numbers: null, couldHaveBytes: 1, roomElsewhere: [], retryAfterMs: null, explain: null });
@@ -462,7 +462,7 @@ t.test('contexts', async (t) => {
 });
 
 t.test('one process has a part of the callers alone: the next one of it is refused, and another process is served', async (t) => {
-  const { attached, broker, caller, close } = await rig({ limits: { ...defaultLimits, sessionsMax: 3, sessionsPerProcessMax: 2 } });
+  const { attached, broker, caller, close } = await rig(t, { limits: { ...defaultLimits, sessionsMax: 3, sessionsPerProcessMax: 2 } });
   const first = await caller('b-s1');
   await caller('b-s2');
   const refused = await caller('b-s3').catch((error: unknown) => error);
