@@ -8,7 +8,7 @@ import ts from 'typescript';
 export const root = findRoot(dirname(fileURLToPath(import.meta.url)));
 
 const ignoredFolders = new Set(['node_modules', 'dist', '__pycache__', '.git', '.tap', '.gpu', '.venv', '.pytest_cache']);
-const textFile = /(\.(ts|mjs|js|py|json|ya?ml|md|toml|txt|sh|html|css|cfg|service)|(^|\/)(\.npmrc|\.taprc|\.editorconfig|\.gitignore|\.gitattributes|LICENSE|run))$/;
+const textFile = /(\.(ts|mjs|js|py|json|ya?ml|md|toml|txt|sh|html|css|cfg|service)|(^|\/)(\.npmrc|\.editorconfig|\.gitignore|\.gitattributes|LICENSE|run))$/;
 
 function findRoot(from: string): string {
   return existsSync(join(from, 'package.json')) ? from : findRoot(dirname(from));

@@ -8,9 +8,6 @@ export function fileLines({ name, passed, failed, skipped, timeMs, comments }) {
   return [line, ...comments.map((comment) => `       ${comment}`)].join('\n');
 }
 
-/** How tap started the file: the same for all of them. */
-const launchKeys = ['stdio', 'cwd', 'externalID', 'command', 'args', 'jobId'];
-
 /** Everything known about one failed test, over several lines. */
 export function failureText({ path, reason, result, running, assertions, extra }) {
   const lines = [`FAIL ${path.join(' > ')}${reason === undefined ? '' : `: ${reason}`}`];
@@ -25,7 +22,6 @@ function diagLines(diag, indent) {
   if (diag === undefined || diag === null || diag === false) return [];
   const { diff, stack, at, source, ...others } = diag;
   const lines = [];
-  for (const key of launchKeys) delete others[key];
   if (at !== undefined) lines.push(`at: ${at.fileName ?? '?'}:${at.lineNumber ?? '?'}`);
   for (const [key, value] of Object.entries(others)) lines.push(...`${key}: ${readable(value)}`.split('\n'));
   if (diff !== undefined) lines.push(...diff.trimEnd().split('\n'));
