@@ -22,6 +22,8 @@ export function closeCard(core: Core, card: Card, process: Process, floorBytes: 
   const { generation } = process;
   const seat = chargeFloor(core, card, generation, process.engine);
   if (isBytes(floorBytes) && floorBytes <= claimBytesMax(card) && floorBytes > seat.floor.chargedBytes) setCharged(core, seat.floor, floorBytes);
+  // What was charged stays charged, until it says itself what it costs: that may be more than it has taken yet.
+  if (process.role === 'worker' && seat.floor.chargedBytes > 0 && seat.floorSource === 'unknown') seat.floorSource = 'learned';
   setResident(core, seat.floor, seat.floor.chargedBytes);
   // What it has in memory beyond a floor that is known is not its floor.
   if (card === core.host && seat.floor.chargedBytes > 0) {

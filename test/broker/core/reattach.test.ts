@@ -437,3 +437,22 @@ t.test('what a process has said of a card counts as its floor when the card is f
     t.match(stage.cardView(), isTold ? { floorBytes: 512 * MiB, residueBytes: 4 * GiB - 512 * MiB } : { floorBytes: 4 * GiB, residueBytes: 0 });
   }
 });
+
+t.test('what was charged for a worker before any model stays charged when a reading shows less of it, until it says itself what it costs', (t) => {
+  const stage = new Stage();
+  stage.card();
+  stage.send({ type: 'process_recorded', generation: worker, role: 'worker', name: 'worker', engine: 'llama', devices: [card0], floors: [{ device: card0, bytes: 900 * MiB }] });
+  stage.send({ type: 'process_resumed', generation: worker });
+  stage.send({ type: 'process_ready', generation: worker, capabilities: { park: true, partial: false, embed: false, profilesFreeMemory: false }, floors: [] });
+  announces(stage, []);
+  t.equal(stage.chargedBytes(), 900 * MiB, 'back before the card could be read');
+  stage.take(worker, 300 * MiB);
+  stage.sample();
+  t.equal(stage.chargedBytes(), 900 * MiB, 'its first compute may take the rest: what is not taken yet is nobody else\'s room');
+  stage.take(worker, 700 * MiB);
+  stage.sample();
+  t.equal(stage.chargedBytes(), 1_000 * MiB, 'more than that is charged at once');
+  stage.send({ type: 'floor_measured', generation: worker, device: card0, bytes: 1_000 * MiB });
+  t.equal(stage.chargedBytes(), 1_000 * MiB);
+  t.end();
+});
