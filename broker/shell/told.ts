@@ -12,14 +12,21 @@ export const noNames: ModelNames = { name: (key) => key, inText: (text) => text 
 /** Values of events and details of errors that are sentences. */
 const sentences: ReadonlySet<string> = new Set(['why', 'reason', 'how', 'models', 'what', 'holder']);
 
-/** Every sentence among the values with names. */
+/** Every sentence among the values with names; the values themselves where there is none, which is so of nearly all. */
 export function told<Value>(values: Readonly<Record<string, Value>>, names: ModelNames): Readonly<Record<string, Value | string>> {
-  return Object.fromEntries(Object.entries(values).map(([field, value]) => [field, typeof value === 'string' && sentences.has(field) ? names.inText(value) : value]));
+  if (names === noNames) return values;
+  let named: Record<string, Value | string> | null = null;
+  for (const field in values) {
+    const value = values[field];
+    if (typeof value === 'string' && sentences.has(field)) (named ??= { ...values })[field] = names.inText(value);
+  }
+  return named ?? values;
 }
 
 /** The same for a line of the log; the key of a model stands beside its name. */
 export function logged(values: Readonly<Record<string, unknown>>, names: ModelNames): Readonly<Record<string, unknown>> {
   const { model } = values;
   const name = typeof model === 'string' ? names.name(model) : model;
-  return { ...told(values, names), ...(name === model ? {} : { model: name, modelKey: model }) };
+  const said = told(values, names);
+  return name === model ? said : { ...said, model: name, modelKey: model };
 }

@@ -3,7 +3,7 @@ import { defaultLimits, protocolVersion } from '../../protocol/index.js';
 import { connect, openChannel, roleProof, type Channel } from '../../protocol/node/index.js';
 import { releaseFrame, requestFrame } from './frames.js';
 import { microsecondsSince, percentilesOf, type Percentiles } from './percentiles.js';
-import { measurePingPong } from './ping-pong.js';
+import { openPingPong } from './ping-pong.js';
 
 /** What the hosting process hands over in the environment. */
 export interface LeasePeerTask {
@@ -27,20 +27,38 @@ export interface LeaseRound {
 
 const inTheAir = 64;
 
+/** Round trips of one kind before the next has its turn. */
+const roundsInTurn = 100;
+
+type Measure = (rounds: number) => Promise<Float64Array>;
+
 async function main(): Promise<void> {
   const task = JSON.parse(process.env['LEASEHOLD_BENCH'] ?? '{}') as LeasePeerTask;
   const channel = await attach(task);
+  const [bytes, codec] = [await openPingPong(task.bytesSocket, 'bytes', task.device), await openPingPong(task.codecSocket, 'codec', task.device)];
+  const lease: Measure = (rounds) => measureLease(channel, task.device, rounds);
   const rounds: LeaseRound[] = [];
   for (let repeat = 0; repeat < task.repeats; repeat++) {
-    const bytes = percentilesOf(await measurePingPong(task.bytesSocket, 'bytes', task.device, task.rounds, task.warmUp));
-    const codec = percentilesOf(await measurePingPong(task.codecSocket, 'codec', task.device, task.rounds, task.warmUp));
-    const lease = percentilesOf(await measureLease(channel, task));
-    rounds.push({ lease, codec, bytes });
+    const [ofLease, ofCodec, ofBytes] = await inTurns([lease, (rounds) => codec.measure(rounds), (rounds) => bytes.measure(rounds)], task);
+    rounds.push({ lease: ofLease, codec: ofCodec, bytes: ofBytes });
   }
+  bytes.close();
+  codec.close();
   process.send?.({ rounds });
   await grantMany(channel, task);
   process.send?.({ done: true });
   channel.end();
+}
+
+/** Measures the three in short turns, so that what else the machine does falls on all of them alike. */
+async function inTurns(measures: readonly [Measure, Measure, Measure], { rounds, warmUp }: LeasePeerTask): Promise<[Percentiles, Percentiles, Percentiles]> {
+  for (const measure of measures) await measure(warmUp);
+  const durations = measures.map(() => new Float64Array(rounds)) as [Float64Array, Float64Array, Float64Array];
+  for (let done = 0; done < rounds; done += roundsInTurn) {
+    for (const [at, measure] of measures.entries()) durations[at]?.set(await measure(Math.min(roundsInTurn, rounds - done)), done);
+  }
+  const [first, second, third] = durations;
+  return [percentilesOf(first), percentilesOf(second), percentilesOf(third)];
 }
 
 /** A holder's session, by the frames any language would send. */
@@ -61,14 +79,14 @@ async function attach(task: LeasePeerTask): Promise<Channel<'control'>> {
   return channel;
 }
 
-async function measureLease(channel: Channel<'control'>, task: LeasePeerTask): Promise<Float64Array> {
-  const durations = new Float64Array(task.rounds);
-  let lease = await grant(channel, task.device, 'bench');
-  for (let round = -task.warmUp; round < task.rounds; round++) {
+async function measureLease(channel: Channel<'control'>, device: string, rounds: number): Promise<Float64Array> {
+  const durations = new Float64Array(rounds);
+  let lease = await grant(channel, device, 'bench');
+  for (let round = 0; round < rounds; round++) {
     const start = process.hrtime.bigint();
     channel.send(releaseFrame(lease));
-    lease = await grant(channel, task.device, 'bench');
-    if (round >= 0) durations[round] = microsecondsSince(start);
+    lease = await grant(channel, device, 'bench');
+    durations[round] = microsecondsSince(start);
   }
   channel.send(releaseFrame(lease));
   return durations;

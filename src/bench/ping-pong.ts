@@ -35,38 +35,51 @@ function toReply(codec: ReturnType<typeof createCodec>, body: Uint8Array, device
   return message.type === 'request_vram_budget' ? codec.encode(grantFrame(message.id ?? 0, device)) : null;
 }
 
-/** Round trips of release and request to grant; microseconds of each, warm-up left out. */
-export async function measurePingPong(path: string, kind: PingPongKind, device: string, rounds: number, warmUp: number): Promise<Float64Array> {
+export interface PingPong {
+  /** Round trips of release and request to grant; microseconds of each. */
+  measure(rounds: number): Promise<Float64Array>;
+  close(): void;
+}
+
+/** The asking side: one connection for as many measures as are wanted. */
+export async function openPingPong(path: string, kind: PingPongKind, device: string): Promise<PingPong> {
   const socket = dial(path);
   await new Promise<void>((resolve, reject) => socket.once('connect', resolve).once('error', reject));
   const decoder = new FrameDecoder(frameBytesMax);
   const codec = createCodec();
   const fixed = Buffer.concat([codec.encode(releaseFrame('0123456789ab-s1-l1')), codec.encode(requestFrame(1, device))]);
-  const durations = new Float64Array(rounds);
   let lease = '0123456789ab-s1-l1';
-  const send = (id: number): void => {
+  let sent = 0;
+  let answered = (): void => undefined;
+  socket.on('data', (chunk) => {
+    for (const body of decoder.push(chunk)) {
+      if (kind === 'codec') lease = (codec.decode(body) as { readonly lease: string }).lease;
+      answered();
+    }
+  });
+  const send = (): void => {
+    sent += 1;
     if (kind === 'bytes') {
       socket.write(fixed);
     } else {
       socket.write(codec.encode(releaseFrame(lease)));
-      socket.write(codec.encode(requestFrame(id, device)));
+      socket.write(codec.encode(requestFrame(sent, device)));
     }
   };
-  await new Promise<void>((resolve) => {
-    let round = -warmUp;
-    let start = process.hrtime.bigint();
-    socket.on('data', (chunk) => {
-      for (const body of decoder.push(chunk)) {
-        if (kind === 'codec') lease = (codec.decode(body) as { readonly lease: string }).lease;
-        if (round >= 0) durations[round] = microsecondsSince(start);
+  return {
+    measure: (rounds) => new Promise((resolve) => {
+      const durations = new Float64Array(rounds);
+      let round = 0;
+      let start = process.hrtime.bigint();
+      answered = () => {
+        durations[round] = microsecondsSince(start);
         round += 1;
-        if (round === rounds) { resolve(); return; }
+        if (round === rounds) { resolve(durations); return; }
         start = process.hrtime.bigint();
-        send(round + warmUp + 1);
-      }
-    });
-    send(1);
-  });
-  socket.destroy();
-  return durations;
+        send();
+      };
+      send();
+    }),
+    close: () => { socket.destroy(); },
+  };
 }
