@@ -8,3 +8,4 @@ export { cardLocksPath, defaultStatePath, readStateFolder, stateNames, type Stat
 export type { CardReader } from './sampler.js';
 export { requireReader, writeReason } from './private-file.js';
 export type { UntimedEvent } from './loop.js';
+export { told } from './told.js';

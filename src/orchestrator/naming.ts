@@ -1,12 +1,10 @@
 /** What the broker says, which knows models by their keys, with the names that people gave them beside the keys and in every sentence. */
 import type { ExplainRecord, ExplainedVictim } from '../../broker/core/explain.js';
+import { told } from '../../broker/shell/index.js';
 import type { LeaseView, LedgerView, WaiterView } from '../../broker/core/view.js';
 import type { BrokerEvent } from '../client/index.js';
 import type { Catalogue } from './catalogue.js';
 import type { NamedRecord } from './types.js';
-
-/** Values of an event that are sentences for people. */
-const sentences: readonly string[] = ['why', 'reason', 'how', 'models'];
 
 export class Naming {
   readonly #catalogue: Catalogue;
@@ -41,8 +39,7 @@ export class Naming {
   }
 
   data({ data }: BrokerEvent): Readonly<Record<string, unknown>> {
-    const told = Object.entries(data).map(([field, value]): [string, unknown] => [field, typeof value === 'string' && sentences.includes(field) ? this.inText(value) : value]);
     const { model } = data;
-    return { ...Object.fromEntries(told), ...(typeof model === 'string' ? { name: this.name(model) } : {}) };
+    return { ...told(data, this), ...(typeof model === 'string' ? { name: this.name(model) } : {}) };
   }
 }
