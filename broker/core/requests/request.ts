@@ -1,8 +1,8 @@
 /** Requests as they arrive: checked though the wire has checked them, answered at once where that is possible, else queued. */
-import type { LeasePart, RequestClass } from '../../../protocol/index.js';
+import { durationText, type LeasePart, type RequestClass } from '../../../protocol/index.js';
 import { admitAtOnce } from './admission.js';
 import { backingOff, backoffRefusal } from './backoff.js';
-import { inMs } from '../clock.js';
+import { inMs, msSince } from '../clock.js';
 import { deny, type Refusal } from './deny.js';
 import type { CoreEvent } from '../events.js';
 import { gangKey, membersOf } from '../gangs/gang.js';
@@ -219,9 +219,23 @@ export function onRequestCancelled(core: Core, event: Extract<CoreEvent, { type:
     count(core, 'cancelledNothing');
     return;
   }
-  explain(core, { verdict: 'cancelled', text: `${waiter.model}: cancelled by its requester`, generation: waiter.generation, request: waiter.request, model: waiter.model, device: waiter.device, class: waiter.class, arrivedUs: waiter.arrivedUs });
+  explain(core, { ...takenBack(core, waiter), generation: waiter.generation, request: waiter.request, model: waiter.model, device: waiter.device, class: waiter.class, arrivedUs: waiter.arrivedUs });
   count(core, 'cancellations');
   giveUpWaiter(core, waiter);
+}
+
+/** An asker counts its deadline from before its request came here, and so takes it back a little before ours. */
+const deadlineNearMs = 50;
+
+/** What came of a request that its asker has taken back: its deadline, as a rule; else it was not wanted any more. */
+function takenBack(core: Core, waiter: Waiter): { readonly verdict: 'expired' | 'cancelled'; readonly text: string } {
+  const waited = `${waiter.model} waited ${durationText(msSince(core, waiter.arrivedUs))}`;
+  const leftMs = Math.max(0, Math.floor((waiter.deadlineUs - core.attendedUs) / 1_000));
+  const forWhat = waiter.reason === 'queued' ? '' : `: ${waiter.reason}`;
+  const isOver = leftMs <= deadlineNearMs;
+  return isOver
+    ? { verdict: 'expired', text: `${waited}, to the end of its deadline of ${durationText(waiter.deadlineMs)}${forWhat}` }
+    : { verdict: 'cancelled', text: `${waited} and was taken back by its requester, ${durationText(leftMs)} before its deadline${forWhat}` };
 }
 
 /** Moments of a request in both clocks; one that is asked again brings its age with it. */

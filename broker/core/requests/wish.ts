@@ -8,7 +8,7 @@ import { reindex } from '../ledger/lease-store.js';
 import { setPinned } from '../processes/model.js';
 import { mustCard, mustLease } from '../must.js';
 import { waiterKey } from './queue.js';
-import { count, emit } from '../report.js';
+import { callsInWords, count, emit } from '../report.js';
 import { requester } from './request.js';
 import type { Core, EvictRequest, Lease } from '../state.js';
 
@@ -81,7 +81,17 @@ function pursueWish(core: Core, wish: EvictRequest, lease: Lease): void {
 /** Its deadline has passed: the requester is told; a command under way goes on. */
 export function wishOverdue(core: Core, key: string): void {
   const wish = core.evictRequests.get(key);
-  if (wish !== undefined) failWish(core, wish, 'deadline_passed', { what: `evicting ${wish.model}`, deadlineMs: String(wish.deadlineMs), reason: wish.pending.size === 1 ? '1 lease still holds bytes' : `${String(wish.pending.size)} leases still hold bytes` });
+  if (wish !== undefined) failWish(core, wish, 'deadline_passed', { what: `evicting ${wish.model}`, deadlineMs: String(wish.deadlineMs), reason: whoStays(core, wish) });
+}
+
+/** What keeps the model there: calls that still run, a load, or bytes that are not confirmed. */
+function whoStays(core: Core, wish: EvictRequest): string {
+  const leases = [...wish.pending].map((id) => mustLease(core, id));
+  const inside = leases.reduce((sum, lease) => sum + lease.inFlight + lease.queued, 0);
+  const where = [...new Set(leases.map(({ device }) => device))].sort().join(' and ');
+  if (inside > 0) return `${callsInWords(inside)} still inside on ${where}; it goes when ${inside === 1 ? 'that has' : 'they have'} ended`;
+  if (leases.some(({ state }) => state === 'loading')) return `it is being loaded on ${where}`;
+  return `its bytes on ${where} are not confirmed free yet`;
 }
 
 /** Cancelled, or its requester is gone. */

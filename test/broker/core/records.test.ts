@@ -1,7 +1,7 @@
 /** What the records and refusals say: for whom, by what cause, who keeps the room, and with numbers that agree. */
 import t from 'tap';
 import { explainRecords, type Effect, type ExplainRecord } from '../../../broker/core/index.js';
-import { GiB, Stage, all, context, only } from './harness.js';
+import { GiB, Stage, all, card0, context, only } from './harness.js';
 
 const newest = (stage: Stage, model: string, count = 1): ExplainRecord[] => explainRecords(stage.core, { model, count });
 
@@ -251,5 +251,30 @@ t.test('a lease that would outgrow its card with what it asks for is refused at 
   test.match(denied, { code: 'never_fits', details: { needBytes: String(Math.ceil((22 * GiB * 11) / 10)), mostBytes: String(24 * GiB) } });
   test.match(newest(stage, 'one'), [{ text: /^one can never fit on GPU-0: 24\.2 GiB needed; at most 24\.0 GiB could be had there$/ }]);
   test.equal(only(stage.ask(workers[0], 'one', 0, { lease: leases[0], parts: [context(11 * GiB)] }).effects, 'wait').position, 0, 'this it could have, were the other away');
+  test.end();
+});
+
+t.test('a request that its requester takes back is told with its wait: at the end of its deadline, or before', (test) => {
+  const { stage, client } = full();
+  for (const [request, model] of ['one', 'two'].entries()) stage.send({ type: 'pin_requested', generation: client, request: 1 + request, model, pinned: true });
+  const holder = stage.session('holder');
+  const late = stage.ask(holder, 'late', 4 * GiB, { deadlineMs: 300 });
+  stage.pass(270);
+  stage.send({ type: 'request_cancelled', generation: holder, request: late.request });
+  test.match(newest(stage, 'late'), [{ verdict: 'expired', waitedMs: 270, text: /^late waited 270 ms, to the end of its deadline of 300 ms: one, two are pinned .*: 4\.4 GiB needed, 2\.0 GiB available/ }]);
+  const early = stage.ask(holder, 'early', 4 * GiB, { deadlineMs: 60_000 });
+  stage.pass(1_000);
+  stage.send({ type: 'request_cancelled', generation: holder, request: early.request });
+  test.match(newest(stage, 'early'), [{ verdict: 'cancelled', text: /^early waited 1 s and was taken back by its requester, 59 s before its deadline: one, two are pinned / }]);
+  test.end();
+});
+
+t.test('an eviction that is not done in time says what keeps the model there: calls, else bytes that nobody has confirmed', (test) => {
+  for (const [inFlight, told] of [[1, `1 call still inside on ${card0}; it goes when that has ended`], [2, `2 calls still inside on ${card0}; it goes when they have ended`], [0, `its bytes on ${card0} are not confirmed free yet`]] as const) {
+    const { stage, workers, leases, client } = full();
+    stage.use(workers[0], leases[0], inFlight);
+    stage.send({ type: 'evict_requested', generation: client, request: 90, model: 'one', target: 'none', deadlineMs: 1_000 });
+    test.match(only(stage.pass(1_001), 'fail'), { request: 90, code: 'deadline_passed', details: { what: 'evicting one', deadlineMs: '1000', reason: told } });
+  }
   test.end();
 });
