@@ -4,6 +4,7 @@ import { LeaseholdError, durationText } from '../../protocol/index.js';
 import type { Flags, LoadedConfig } from '../config/index.js';
 import type { OrchestratorOptions } from '../orchestrator/options.js';
 import type { Log } from '../orchestrator/index.js';
+import type { LivingWorker } from '../orchestrator/state.js';
 import type { Orchestrator } from '../orchestrator/types.js';
 import { exitCodes } from './exit-codes.js';
 import type { Io } from './io.js';
@@ -129,15 +130,12 @@ async function noBroker(cause: LeaseholdError, stateFolder: string | undefined):
   return cause.code === 'broker_missing' ? cause : new LeaseholdError('broker_missing', { ...cause.details, reason: `none answers in ${path}` }, { cause });
 }
 
-/** Killed, with workers that outlive it for their grace. When it ended nobody knows: from now they live at most so long. */
-function goneBroker(cause: LeaseholdError, path: string, workers: readonly { readonly pid: number; readonly graceMs: number | null }[]): LeaseholdError {
-  const pids = workers.map(({ pid }) => pid).join(', ');
-  const graceMs = Math.max(...workers.map(({ graceMs: each }) => each ?? 0));
-  const untilText = graceMs === 0 ? '' : `, within ${durationText(graceMs)} at the latest`;
-  const one = workers.length === 1;
-  const help = `Start it again with \`leasehold up\`: it takes ${one ? 'it' : 'them'} over with what ${one ? 'it has' : 'they have'} loaded. Else ${one ? 'it ends by itself' : 'they end by themselves'}${untilText}.`;
-  const error = new LeaseholdError('broker_lost', { ...cause.details, workerPids: pids, graceMs: graceMs === 0 ? null : graceMs }, { cause, help });
-  error.message = `No broker is running in ${path} any more: it has ended without stopping, and ${one ? '1 worker lives' : `${String(workers.length)} workers live`} on (pid ${pids}), for the next one.`;
+/** Killed, with workers that outlive it for their grace. */
+async function goneBroker(cause: LeaseholdError, path: string, workers: readonly LivingWorker[]): Promise<LeaseholdError> {
+  const { orphansOf } = await import('../doctor/orphans.js');
+  const { pids, graceMs, text, advice } = orphansOf(workers);
+  const error = new LeaseholdError('broker_lost', { ...cause.details, workerPids: pids, graceMs }, { cause, help: advice });
+  error.message = `No broker is running in ${path} any more: it has ended without stopping, and ${text}.`;
   return error;
 }
 

@@ -178,7 +178,7 @@ function addCommonOptions(command: Command): void {
     .optionsGroup('Common options:')
     .option('--json', 'one JSON object a line on standard output; errors too')
     .option('--config <file>', 'default: $LEASEHOLD_CONFIG, ./leasehold.yaml, ~/.config/leasehold/leasehold.yaml')
-    .option('--state <folder>', 'folder of the broker\'s socket, secret and lock')
+    .option('--state <folder>', 'the state folder: a broker\'s socket, secret, lock and what it has learned')
     .option('--limit <name=value>', 'override a limit (`leasehold limits` lists them); may be repeated', collect)
     .addOption(new Option('--log-level <level>', 'the least that is logged').choices(['silent', 'error', 'warn', 'info', 'debug']))
     .option('--log-file <file>', 'default: standard error')

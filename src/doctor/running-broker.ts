@@ -2,7 +2,7 @@
 import { lstat, readdir } from 'node:fs/promises';
 import { LeaseholdError } from '../../protocol/index.js';
 import { socketIsAlive } from '../../protocol/node/index.js';
-import { defaultStatePath, stateNames } from '../../broker/shell/index.js';
+import { defaultStatePath, livingWorkers, stateNames, type LivingWorker } from '../../broker/shell/index.js';
 import { connectBroker } from '../client/index.js';
 import type { LedgerState } from '../orchestrator/types.js';
 import { lockHolder, readHeldLocks } from './locks.js';
@@ -11,8 +11,8 @@ import { isStopped } from './silent-broker.js';
 import { readSmall } from './small-file.js';
 
 export type BrokerSeen =
-  /** Nobody holds the lock and nobody answers. `leftovers`: sockets of one that was killed. */
-  | { readonly kind: 'none'; readonly leftovers: readonly string[] }
+  /** Nobody holds the lock and nobody answers. `leftovers`: sockets of one that was killed; `workers`: who lives on after it. */
+  | { readonly kind: 'none'; readonly leftovers: readonly string[]; readonly workers: readonly LivingWorker[] }
   | { readonly kind: 'running'; readonly pid: number | null; readonly since: string | null; readonly ledger: BrokerLedger; readonly answerMs: number }
   /** Somebody is there, and this is how far one gets. */
   | { readonly kind: 'unreachable'; readonly pid: number | null; readonly since: string | null; readonly reason: string; readonly stopped?: boolean };
@@ -29,14 +29,14 @@ export async function lookForBroker(machine: Machine, statePath: string): Promis
   const socket = process.platform === 'win32' || (await lstat(socketPath).catch(() => null))?.isSocket() === true;
   if (!socket) {
     if (isHeld) return { kind: 'unreachable', ...known, reason: 'it holds the lock and has no socket: it is just starting, or just ending' };
-    return { kind: 'none', leftovers: [] };
+    return { kind: 'none', leftovers: [], workers: livingWorkers(statePath) };
   }
   const secret = (await readSmall(secretPath))?.trim() ?? '';
   const beganMs = performance.now();
   const ledger = await askLedger(socketPath, secret);
   if (!(ledger instanceof LeaseholdError)) return { kind: 'running', ...known, pid: ledger.broker.pid, ledger, answerMs: Math.round(performance.now() - beganMs) };
   const refused = ledger.details['reason'] === 'ECONNREFUSED' || ledger.details['reason'] === 'ENOENT';
-  if (refused && !isHeld) return { kind: 'none', leftovers: (await readdir(statePath).catch(() => [])).filter((name) => name.endsWith('.sock')) };
+  if (refused && !isHeld) return { kind: 'none', leftovers: (await readdir(statePath).catch(() => [])).filter((name) => name.endsWith('.sock')), workers: livingWorkers(statePath) };
   const stopped = await isStopped(known.pid);
   return { kind: 'unreachable', ...known, stopped, reason: stopped ? 'it is stopped' : refused ? 'it holds the lock and nobody listens at its socket' : ledger.message };
 }

@@ -14,7 +14,7 @@ import type { BrokerSeen } from '../../src/doctor/running-broker.js';
 import type { CardSeen } from '../../src/doctor/survey.js';
 import { card, findingBy, findingsBy, first, fixtureMachine, fixtureScene, gibibyte, linux, mebibyte, missing, nvidiaOnBus, reading, rung, second } from './fixture.js';
 
-const none: BrokerSeen = { kind: 'none', leftovers: [] };
+const none: BrokerSeen = { kind: 'none', leftovers: [], workers: [] };
 const nvml = (library = 'libnvidia-ml.so.1'): Parameters<typeof rung>[1] => ({ cards: [card(first)], driver: '580.159', library });
 const seen = (device: string, changes: Partial<CardSeen> = {}): CardSeen => ({ device, name: 'Card', description: card(device), unmeasured: null, readings: [{ truth: 'nvml', reading: reading(device) }], ...changes });
 

@@ -150,7 +150,7 @@ t.test('cards are tried as their worker would be, best backend first', async (t)
   const broker = { kind: 'running', ledger: { cards: [{ device: first }], processes: [{ generation: 'w1', devices: [first] }, { generation: 'w2', devices: ['GPU-2'] }], workers: [{ generation: 'w1', engine: 'llama', versions: { backend: 'cuda' } }, { generation: 'w2', engine: 'llama' }] } } as unknown as BrokerSeen;
   t.match(ownedBy(broker, first), { verdict: 'not_applicable', found: /^not tried, since a running broker owns it.*; there run llama \(backend cuda\)$/ });
   t.equal(ownedBy(broker, 'GPU-2'), null);
-  t.equal(ownedBy({ kind: 'none', leftovers: [] }, first), null);
+  t.equal(ownedBy({ kind: 'none', leftovers: [], workers: [] }, first), null);
 });
 
 t.test('the worker\'s own program makes a token on the CPU', async (t) => {

@@ -5,10 +5,11 @@ import { formatBytes, formatCount, formatMs } from '../../cli/terminal/size-form
 import { thrashAdvice, thrashText } from '../../cli/views/thrash-text.js';
 import { version } from '../../version.js';
 import type { Check } from '../check.js';
-import { assess, notApplicable, ok, problem, type Fault, type Found } from '../finding.js';
+import { assess, notApplicable, ok, problem, warning, type Fault, type Found } from '../finding.js';
 import { lockHolder, readHeldLocks } from '../locks.js';
 import type { Machine } from '../machine/machine.js';
 import { readProcessLimits } from '../machine/process-limits.js';
+import { orphansOf } from '../orphans.js';
 import { silentAdvice } from '../silent-broker.js';
 import { parseSignature, type BrokerSeen } from '../running-broker.js';
 import { readSmall } from '../small-file.js';
@@ -41,7 +42,7 @@ async function readDescriptors(machine: Machine, pid: number): Promise<Descripto
 }
 
 export function judgeBroker(seen: BrokerSeen, ourVersion: string, nowMs: number, files: Descriptors | null = null): Found {
-  if (seen.kind === 'none') return ok(seen.leftovers.length === 0 ? 'none runs on this state folder' : `none runs; one that was killed has left ${seen.leftovers.slice(0, 4).join(', ')}${seen.leftovers.length > 4 ? ', …' : ''}, which the next start removes`);
+  if (seen.kind === 'none') return judgeNone(seen);
   const pid = seen.pid === null ? '' : `pid ${String(seen.pid)}`;
   const since = seen.since === null ? '' : `since ${seen.since} (${formatMs(Math.max(0, nowMs - Date.parse(seen.since)))})`;
   const who = [pid, since].filter((text) => text !== '').join(', ');
@@ -59,6 +60,15 @@ export function judgeBroker(seen: BrokerSeen, ourVersion: string, nowMs: number,
     ...unread.map(({ device, missing }): Fault => ({ verdict: 'problem', says: `it cannot read ${device} (${missing?.reading ?? 'unknown'} for ${formatMs(missing?.sinceMs ?? 0)})`, advice: 'Nothing is granted on such a card until it can be read: see the cards below.' })),
     ...ledger.cards.flatMap(({ device, thrashing }): Fault[] => (thrashing === null ? [] : [{ verdict: 'warning', says: `${device} thrashes: ${thrashText(thrashing)}`, advice: thrashAdvice }])),
   ]);
+}
+
+/** What a broker that was killed has left behind: files go with the next start, workers wait for it. */
+function judgeNone({ leftovers, workers }: Extract<BrokerSeen, { readonly kind: 'none' }>): Found {
+  const left = leftovers.length === 0 ? '' : `; one that was killed has left ${leftovers.slice(0, 4).join(', ')}${leftovers.length > 4 ? ', …' : ''}, which the next start removes`;
+  const found = `none runs${left === '' ? ' on this state folder' : left}`;
+  if (workers.length === 0) return ok(found);
+  const { text, advice } = orphansOf(workers);
+  return warning(`${found}; ${text}`, advice);
 }
 
 /** Cards are locked for all of a user's brokers, whatever their state folders: one elsewhere may hold what is wanted here. */

@@ -11,7 +11,7 @@ import { mountOf, readMounts } from '../machine/mounts.js';
 import { readSmall } from '../small-file.js';
 import type { Scene } from '../scene.js';
 
-const elsewhere = 'Name another folder with --state, LEASEHOLD_STATE or `state` in leasehold.yaml.';
+const elsewhere = 'Name another state folder (--state, LEASEHOLD_STATE).';
 
 const pathCheck: Check = {
   id: 'state.path',
