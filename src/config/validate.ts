@@ -91,11 +91,18 @@ function faultOf(error: ErrorObject): Fault {
 function wrongValue(error: ErrorObject, parent: JsonSchema | undefined): string {
   const data: unknown = error.data;
   if (error.keyword === 'enum') return wrongWord(data, (error.params as { allowedValues: readonly string[] }).allowedValues);
-  if (error.keyword === 'uniqueItems') return 'the same entry is there twice';
+  if (error.keyword === 'uniqueItems') return sameTwice(data, (error.params as { i: number }).i);
   if (error.keyword === 'minItems' || error.keyword === 'minProperties') return `must have at least one entry${parent?.title === undefined ? '' : `: ${parent.title}`}`;
   if (error.keyword === 'maxItems' || error.keyword === 'maxProperties') return `must have at most ${(error.params as { limit: number }).limit} entries`;
   if (error.keyword === 'maxLength') return `must have at most ${(error.params as { limit: number }).limit} characters`;
   return `must be ${parent?.title ?? error.message ?? 'something else'}, not ${shown(data)}`;
+}
+
+/** Two cards that are simulated alike are told apart by their names. */
+function sameTwice(data: unknown, index: number): string {
+  const entry: unknown = Array.isArray(data) ? data[index] : undefined;
+  const named = typeof entry === 'string' && entry.startsWith('sim:') ? `; two simulated cards alike need names: ${entry},name=left and ${entry},name=right` : '';
+  return `${shown(entry)} is there twice${named}`;
 }
 
 function wrongWord(data: unknown, allowed: readonly string[]): string {

@@ -62,7 +62,7 @@ export class Attempts {
     const { callers } = this.#link;
     const placement = await callers.place(this.#served, this.#withTimeLeft(), ageMs);
     this.#generation = placement.generation;
-    const caller = await this.#within(callers.open(placement), 'reaching its worker', 'it does not answer');
+    const caller = await this.#within(callers.open(placement), 'reaching its worker', `it had not answered within the ${String(Math.ceil(this.#timeLeftMs))} ms that were left`);
     return { caller, options: this.#withTimeLeft() };
   }
 

@@ -177,7 +177,7 @@ t.test('run', async (t) => {
     mkdirSync(join(work, 'folder.gguf'));
     const cases: readonly (readonly [written: string, what: string])[] = [
       ['./nofile.gguf', 'there is no such file'], ['/nowhere/x', 'there is no such file'], ['nofile.gguf', 'there is no such file'], ['some/where/else', 'there is no such file'],
-      ['./notes.yaml', 'it is not a GGUF file'], ['notes.yaml', 'it is not a GGUF file'], ['./folder.gguf', 'it is a folder'], ['./notes.yaml/x', 'there is no such file'],
+      ['./notes.yaml', 'it is not a GGUF file'], ['notes.yaml', 'it is not a GGUF file'], ['./folder.gguf', 'it is a folder without a GGUF file'], ['README.md', 'there is no such file'], ['./notes.yaml/x', 'there is no such file'],
     ];
     for (const [written, what] of cases) {
       for (const args of [['run', written, 'q', '-q'], ['evict', written], ['explain', written]]) {
@@ -189,7 +189,9 @@ t.test('run', async (t) => {
     }
     t.match((await finish(['run', 'nofile.gguf', 'q', '--context', '64'])).err, /nofile\.gguf cannot be used: there is no such file/);
     t.match((await finish(['run', 'notes.yaml', 'q', '-q'], { answer, served: ['notes.yaml'] })), { code: 0, out: 'Paris it is\n' }, 'a name that is known is a name, whatever lies beside');
-    t.match((await finish(['run', 'nobody', 'q', '-q'])).err, /There is no model nobody here/);
+    for (const name of ['nobody', 'qwen2.5', 'phi-3.5-mini', 'm.Q4_K_M']) t.match((await finish(['run', name, 'q', '-q'], { failure: new LeaseholdError('model_unknown', { model: name, known: '' }) })).err, `There is no model ${name} here`, 'a version is no ending of a file');
+    t.match((await finish(['estimate', 'README.md'])).err, /README\.md cannot be used: there is no such file/);
+    t.match((await finish(['estimate', './notes.yaml'])).err, /notes\.yaml cannot be used: it is no GGUF model file/);
     const unknown = { failure: new LeaseholdError('model_unknown', { model: 'some/where', known: 'tiny-facts' }) };
     for (const args of [['evict', 'some/where'], ['run', 'some/where', 'q', '-q']]) t.match((await finish(args, unknown, { env: { LEASEHOLD_MODELS: join(work, 'store') } })), { code: 2, err: /some\/where has not been pulled[\s\S]*leasehold pull/ });
   });

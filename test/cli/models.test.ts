@@ -81,7 +81,7 @@ t.test('what is refused is told with what to do, and leaves nothing behind', asy
   const before = readdirSync(join(work, 'store'), { recursive: true }).length;
   t.match(await leasehold('pull', 'o/evil'), { code: 2, err: /EvilForCausalLM[\s\S]*help:/ });
   t.match(await leasehold('pull', `${name}:Q8_0`), { code: 2, err: /no GGUF Q8_0[\s\S]*It has: F16 \(0\.00 GiB\)/ });
-  t.match(await leasehold('pull', 'nothing'), { code: 2, err: /must be a Hugging Face ID/ });
+  t.match(await leasehold('pull', 'nothing'), { code: 2, err: /^(asking .*\n)?error: "nothing" does not name a model: it has no owner before a slash\.\n  help: It must be a Hugging Face ID/ });
   t.match(await leasehold('pull', './a'), { code: 2, err: /it is on this machine, and nothing was pulled/ });
   t.match(await leasehold('pull', name, '--pin', 'x'), { code: 2, err: /FILE=SHA256/ });
   t.match(await leasehold('pull', name, '--pin', `tiny-facts-f16.gguf=${'0'.repeat(64)}`), { code: 2, err: /is pinned to sha256 0000/ });
@@ -99,8 +99,15 @@ t.test('what no engine here loads is told before it is brought, and refused by n
   for (const path of ['./folder', './folder/model.safetensors']) t.match(await leasehold('run', path, question), { code: 2, err: /no engine transformers[\s\S]*holds safetensors, which llama\.cpp does not load\. Pull a GGUF of it/ });
   rmSync(join(work, 'folder', 'model.safetensors'));
   for (const one of ['x.gguf', 'y.gguf']) writeFileSync(join(work, 'folder', one), 'GGUF');
-  t.match(await leasehold('run', './folder', question), { code: 2, err: /it is a folder with several models; name one, like folder\/x\.gguf/ });
+  t.match(await leasehold('run', './folder', question), { code: 2, err: /it has 2 GGUF models; name one of them: x\.gguf, [^ ,]+\.gguf\./ });
   for (const verb of ['rm', 'verify']) t.match(await leasehold(verb, 'tiny-facts'), { code: 2, err: /^error: tiny-facts ships with Leasehold; nothing was pulled\.\n/ });
+  t.match(await leasehold('pull', 'tiny-facts'), { code: 2, err: /^error: tiny-facts ships with Leasehold; nothing was pulled\.\n/ });
+  writeFileSync(join(work, 'named.yaml'), `models:\n  story: { engine: simulated, source: 'sim:{}' }\n  here: { source: ./x.gguf, aliases: [h] }\n  gone: { source: hf.co/leasehold/never, aliases: [g] }\n`);
+  for (const verb of ['pull', 'rm', 'verify']) {
+    t.match(await leasehold(verb, 'story', '--config', 'named.yaml'), { code: 2, err: /^error: story is a script of the simulated engine; nothing was pulled\.\n/ }, verb);
+    t.match(await leasehold(verb, 'h', '--config', 'named.yaml'), { code: 2, err: /^error: h is configured with the source .*x\.gguf, which is not on a hub; nothing was pulled\.\n/ }, verb);
+    t.match((await leasehold(verb, 'g', '--config', 'named.yaml')).err, /leasehold\/never/, `${verb}: a name stands for what is configured under it`);
+  }
   t.match(await leasehold('pull', './folder'), { code: 2, err: /it is on this machine, and nothing was pulled\.\n.*help: It is used where it lies: leasehold run PATH/ });
   t.match(await leasehold('run', 'leasehold/tiny-facts', question), { code: 2, err: /no engine transformers[\s\S]*Pull a GGUF of it/ });
   t.equal((await leasehold('pull', 'leasehold/tiny-facts:F16', '-q')).code, 0);

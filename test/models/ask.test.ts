@@ -86,7 +86,7 @@ t.test('a folder of GGUF files has one model, or it is asked which', async (t) =
   await writeModel(join(at, 'mmproj-a.gguf'), randomModel());
   t.ok(weightsOf(await ask('./ggufs')));
   await writeModel(join(at, 'b.gguf'), randomModel());
-  await t.rejects(ask('./ggufs'), { code: 'model_invalid', message: /2 GGUF models; name one/ });
+  await t.rejects(ask('./ggufs'), { code: 'model_invalid', message: /it has 2 GGUF models; name one of them: [^ ,]+\.gguf, [^ ,]+\.gguf\./ });
 });
 
 t.test('models that ship, drafts and declared sizes', async (t) => {

@@ -2,7 +2,7 @@
 import { closeSync, existsSync, openSync, readdirSync, readSync, statSync } from 'node:fs';
 import { extname, isAbsolute, join, resolve } from 'node:path';
 import { LeaseholdError } from '../../../protocol/index.js';
-import { ggufModels } from '../../models/local-gguf.js';
+import { ggufModels, severalGgufs } from '../../models/local-gguf.js';
 import { noEngine } from '../../models/no-engine.js';
 import type { OrchestratorOptions } from '../../orchestrator/options.js';
 import { tinyModels } from '../../orchestrator/shipped-models.js';
@@ -42,7 +42,7 @@ export function modelReference(written: string, cwd: string): ModelReference {
   const path = onlyGguf(resolve(cwd, written));
   const isGguf = extname(written).toLowerCase() === '.gguf';
   const certain = isAbsolute(written) || /^\.{1,2}[\\/]/.test(written) || (isGguf && existsSync(path));
-  const readsLikePath = certain || isGguf || /[\\/]/.test(written) || (existsSync(path) && faultOf(path) !== aFolder && path === resolve(cwd, written));
+  const readsLikePath = certain || isGguf || fileEnding.test(written) || /[\\/]/.test(written) || (existsSync(path) && faultOf(path) !== aFolder && path === resolve(cwd, written));
   const fault = readsLikePath ? faultOf(path) : null;
   if (certain && fault !== null) throw unservable(written, path, fault);
   return { written, path: certain ? path : null, doubt: readsLikePath ? fault ?? 'write ./ before it, so that it is taken for a file' : null, staged: null, missing: null };
@@ -80,10 +80,13 @@ function onlyGguf(path: string): string {
 /** A path that is no GGUF file, told by what it is instead: weights of another engine, a folder with the file to name. */
 function unservable(written: string, path: string, fault: string): LeaseholdError {
   const names = fault === aFolder ? readdirSync(path).sort() : [];
-  const [gguf] = ggufModels(names);
-  if (gguf === undefined && [path, ...names].some((name) => name.endsWith('.safetensors'))) return noEngine('transformers', `${written} holds safetensors, which llama.cpp does not load.`);
-  return invalid(written, gguf === undefined ? fault : `${fault} with several models; name one, like ${join(written, gguf)}`);
+  const ggufs = ggufModels(names);
+  if (ggufs.length === 0 && [path, ...names].some((name) => name.endsWith('.safetensors'))) return noEngine('transformers', `${written} holds safetensors, which llama.cpp does not load.`);
+  return ggufs.length === 0 ? invalid(written, fault === aFolder ? `${fault} without a GGUF file` : fault) : invalid(written, severalGgufs(ggufs));
 }
+
+/** `README.md`, `model.bin`; a version like `qwen2.5` or a quantisation like `m.Q4_K_M` is no ending. */
+const fileEnding = /[^.]\.[A-Za-z][a-z]{1,11}$/;
 
 const magic = 'GGUF';
 const aFolder = 'it is a folder';

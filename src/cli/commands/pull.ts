@@ -13,6 +13,7 @@ import { createStatusLine, noStatusLine } from '../terminal/progress.js';
 import { formatBytes, formatCount, formatMs } from '../terminal/size-format.js';
 import { writeAbove } from '../terminal/standing.js';
 import { plainLine } from '../terminal/width.js';
+import { pullable } from './pullable.js';
 import { withModels } from './with-models.js';
 
 interface PullOptions {
@@ -24,10 +25,11 @@ interface PullOptions {
 }
 
 export async function pull(context: CommandContext, args: readonly unknown[], options: PullOptions): Promise<number> {
-  const [reference] = args as [string];
+  const [written] = args as [string];
   const pins = pinsOf(options.pin ?? []);
   const { io, json } = context;
   return stoppableOnceConfigured(context, async (signal) => withModels(context, async (models) => {
+    const reference = pullable(written, (await context.config()).options);
     const status = json || options.quiet === true ? noStatusLine : createStatusLine(io.stderr, context.errorPalette);
     try {
       status.show(`asking the hub for ${reference}`, null);

@@ -6,7 +6,6 @@ import type { Models } from '../../models/models.js';
 import type { StoredModel } from '../../models/store/store.js';
 import type { Verdict } from '../../models/store/upkeep.js';
 import { modelKeyOf } from '../../orchestrator/model-key.js';
-import { tinyModels } from '../../orchestrator/shipped-models.js';
 import { stoppableOnceConfigured, withOrchestrator, type CommandContext } from '../context.js';
 import { exitCodeOf, exitCodes } from '../exit-codes.js';
 import { reportError, writeJson, writeLine } from '../report.js';
@@ -14,6 +13,7 @@ import type { Palette } from '../terminal/colour.js';
 import { createStatusLine, noStatusLine } from '../terminal/progress.js';
 import { formatBytes, formatCount } from '../terminal/size-format.js';
 import { renderTable, tableColumns, type Column } from '../terminal/table.js';
+import { pullable } from './pullable.js';
 import { withModels } from './with-models.js';
 
 const columns: readonly Column[] = [
@@ -40,7 +40,7 @@ export async function verify(context: CommandContext, args: readonly unknown[]):
   const { io, json } = context;
   return stoppableOnceConfigured(context, async (signal) => withModels(context, async (store) => {
     const faults: LeaseholdError[] = [];
-    const wanted = reference === undefined ? await store.list((error) => { faults.push(error); }) : [await findPulled(store, reference)];
+    const wanted = reference === undefined ? await store.list((error) => { faults.push(error); }) : [await findPulled(context, store, reference)];
     let wrong = 0;
     for (const model of wanted) {
       try {
@@ -84,7 +84,7 @@ export async function remove(context: CommandContext, args: readonly unknown[]):
   const [reference] = args as [string];
   const { io, json } = context;
   return stoppableOnceConfigured(context, async (signal) => withModels(context, async (store) => {
-    const model = await findPulled(store, reference);
+    const model = await findPulled(context, store, reference);
     const freedBytes = await store.remove(model, await usersOf(context, model), signal);
     const name = model.manifest.requested_reference;
     if (json) writeJson(io, { model: name, profile_id: model.manifest.profile.id, freedBytes });
@@ -93,12 +93,8 @@ export async function remove(context: CommandContext, args: readonly unknown[]):
   }));
 }
 
-/** What ships was never pulled, and cannot go. */
-async function findPulled(store: Models, reference: string): Promise<StoredModel> {
-  if (!Object.hasOwn(tinyModels, reference)) return store.find(reference);
-  const error = new LeaseholdError('profile_unknown', { profile: reference, known: '' }, { help: '`leasehold models --pulled` lists what was.' });
-  error.message = `${reference} ships with Leasehold; nothing was pulled.`;
-  throw error;
+async function findPulled({ config }: CommandContext, store: Models, reference: string): Promise<StoredModel> {
+  return store.find(pullable(reference, (await config()).options));
 }
 
 /** Who has it on a card, as a broker that runs here tells. */

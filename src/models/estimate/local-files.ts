@@ -2,7 +2,7 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { unusableFile } from '../formats/fault.js';
-import { ggufModels, partPaths } from '../formats/gguf-parts.js';
+import { ggufModels, partPaths, severalGgufs } from '../formats/gguf-parts.js';
 import { fileSource, withFile } from '../formats/source.js';
 import type { Reading } from '../reading/reading.js';
 import type { Backend } from './options.js';
@@ -55,6 +55,6 @@ function onlyWeights(folder: string, names: readonly string[]): readonly string[
 async function ggufFolder(folder: string, names: readonly string[], wanted: WantedFiles, reading: Reading): Promise<ModelFiles> {
   const first = ggufModels(names);
   const [only] = first;
-  if (only === undefined || first.length > 1) throw unusableFile(folder, only === undefined ? 'it has neither a config.json nor a GGUF file' : `it has ${String(first.length)} GGUF models; name one of them`);
+  if (only === undefined || first.length > 1) throw unusableFile(folder, only === undefined ? 'it has neither a config.json nor a GGUF file' : severalGgufs(first));
   return localFiles(join(folder, only), wanted, reading);
 }

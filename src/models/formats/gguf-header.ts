@@ -65,10 +65,10 @@ export async function readGgufHeader(source: ByteSource, signal?: AbortSignal): 
 }
 
 async function readVersion(reader: WindowReader): Promise<number> {
-  if (reader.sizeBytes < 24) throw reader.fault(`it has ${String(reader.sizeBytes)} bytes; a GGUF header has at least 24`);
+  if (reader.sizeBytes < 24) throw reader.fault(`it is no GGUF model file: it has ${String(reader.sizeBytes)} bytes; a GGUF header has at least 24`);
   await reader.prepare(24);
   const magic = reader.take(4);
-  if (magic.toString('latin1') !== 'GGUF') throw reader.fault(`it does not begin with GGUF but with bytes ${magic.toString('hex')}`);
+  if (magic.toString('latin1') !== 'GGUF') throw reader.fault(`it is no GGUF model file: it does not begin with GGUF but with bytes ${magic.toString('hex')}`);
   const version = reader.u32();
   if (version !== 2 && version !== 3) {
     const bigEndian = (version & 0xffff) === 0 ? ' (written for another byte order)' : '';

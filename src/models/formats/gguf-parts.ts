@@ -13,3 +13,11 @@ export function partPaths(path: string): readonly string[] {
 export function ggufModels(names: readonly string[]): readonly string[] {
   return names.filter((name) => /\.gguf$/i.test(name) && !/mmproj/i.test(name) && partPaths(name)[0] === name).sort();
 }
+
+const namesShownMax = 8;
+
+/** What is wrong with a folder of several, with their names, so that one can be taken from it. */
+export function severalGgufs(models: readonly string[]): string {
+  const more = models.length - namesShownMax;
+  return `it has ${String(models.length)} GGUF models; name one of them: ${models.slice(0, namesShownMax).join(', ')}${more > 0 ? ` and ${String(more)} more` : ''}`;
+}
