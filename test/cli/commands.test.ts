@@ -310,7 +310,7 @@ t.test('models and limits list what can be named', async (t) => {
   const deep = join(work, 'deep.yaml');
   writeFileSync(deep, 'models:\n  deep: { source: ./long.gguf, aliases: [first-alias-of-it, second-alias-of-it] }\n');
   const shown = async (terminal: boolean): Promise<string> => (await finish(['models', '--config', deep], {}, { refuse: noBroker, columns: 60, terminal })).out;
-  t.match(await shown(true), /deep +fir.*… .*…[^ ]*long\.gguf\n/, 'cut to the terminal, and the end of the path kept');
+  t.match(await shown(true), /deep +fir[^ ]*…[^ ]*it .*…[^ ]*long\.gguf\n/, 'cut to the terminal, and the end of the path kept');
   t.match(await shown(false), /first-alias-of-it, second-alias-of-it .*\/long\.gguf\n/);
   t.notMatch(await shown(false), /…/);
   const leases = [lease('tiny-sums@llama#0', { pinned: true })];

@@ -21,6 +21,11 @@ t.test('what a person should know of has a line', async (t) => {
     ['loaded', { residentBytes: 0, loadMs: 55 }, 'facts loaded on GPU-5f3c9a1e in 55 ms'],
     ['evicted', { freedBytes: 0, reason: 'asked for' }, 'facts put away (asked for)'],
     ['evicted', { freedBytes: 9 * MiB, reason: 'room for sums' }, 'facts put away: 9.0 MiB of GPU-5f3c9a1e free again (room for sums)'],
+    ['evicted', { rung: 'park', freedBytes: 9 * MiB, reason: 'room for sums' }, 'facts parked: 9.0 MiB of GPU-5f3c9a1e free again (room for sums)'],
+    ['evicted', { rung: 'unload', freedBytes: 9 * MiB, reason: 'asked for' }, 'facts unloaded: 9.0 MiB of GPU-5f3c9a1e free again (asked for)'],
+    ['evicted', { rung: 'partial', freedBytes: MiB, reason: 'room for sums' }, 'facts gave back a part: 1.0 MiB of GPU-5f3c9a1e free again (room for sums)'],
+    ['evicted', { rung: 'trim', device: 'HOST-1', freedBytes: MiB, reason: 'room for sums' }, 'facts dropped its copy: 1.0 MiB of HOST-1 free again (room for sums)'],
+    ['granted', { grownBytes: 2 * MiB, chargedBytes: 11 * MiB }, 'facts has grown on GPU-5f3c9a1e by 2.0 MiB, to 11.0 MiB charged'],
     ['leaving_slowly', { why: 'facts (s19) was asked to leave 4 s ago and has not answered' }, 'facts (s19) was asked to leave 4 s ago and has not answered'],
     ['eviction_failed', { why: 'the move took too long' }, 'facts could not be put away (the move took too long)'],
     ['denied', { code: 'never_fits', why: 'facts@llama#1 can never fit' }, 'facts denied, never_fits: facts can never fit'],
@@ -76,8 +81,8 @@ t.test('what is routine has none', async (t) => {
 });
 
 t.test('every event of the broker has been thought of', async (t) => {
-  const lines = ['loaded', 'evicted', 'eviction_failed', 'leaving_slowly', 'denied', 'waiting', 'process_ended', 'process_suspect', 'quarantined', 'overshoot', 'host_growth', 'residue', 'backing_off', 'sample_lost', 'sample_regained', 'foreign_changed', 'yielded', 'process_recorded', 'process_reattached', 'card_closed', 'card_opened', 'card_lost', 'card_regained', 'misplaced', 'thrashing', 'thrash_ended'];
-  const none = ['granted', 'placed', 'spawned', 'process_ready', 'residency_changed', 'evicting', 'released'];
+  const lines = ['granted', 'loaded', 'evicted', 'eviction_failed', 'leaving_slowly', 'denied', 'waiting', 'process_ended', 'process_suspect', 'quarantined', 'overshoot', 'host_growth', 'residue', 'backing_off', 'sample_lost', 'sample_regained', 'foreign_changed', 'yielded', 'process_recorded', 'process_reattached', 'card_closed', 'card_opened', 'card_lost', 'card_regained', 'misplaced', 'thrashing', 'thrash_ended'];
+  const none = ['placed', 'spawned', 'process_ready', 'residency_changed', 'evicting', 'released'];
   t.strictSame([...lines, ...none].sort(), [...effectNames()].sort());
 });
 

@@ -14,7 +14,7 @@ import { LeaseholdError } from '../../protocol/index.js';
 import { reportError, writeJson, writeLine } from '../../src/cli/report.js';
 import { writeAbove } from '../../src/cli/terminal/standing.js';
 import { renderTable, tableColumns } from '../../src/cli/terminal/table.js';
-import { displayWidth, pad, truncate, withoutControls, wrap } from '../../src/cli/terminal/width.js';
+import { displayWidth, pad, truncate, truncateMiddle, withoutControls, wrap } from '../../src/cli/terminal/width.js';
 import { overshootBytes, renderCard } from '../../src/cli/views/card-view.js';
 import { renderErrors } from '../../src/cli/views/estimate-view.js';
 import { renderExplain } from '../../src/cli/views/explain-view.js';
@@ -47,6 +47,7 @@ t.test('text is measured by the columns it fills', async (t) => {
   t.equal(displayWidth('e\u0301'), 1, 'a combining mark');
   t.equal(displayWidth('\u001B[31mred\u001B[39m'), 3);
   t.equal(displayWidth('🙂'), 2);
+  t.strictSame([truncateMiddle('coder-v2-large', 9), truncateMiddle('coder-v2-small', 9), truncateMiddle('abc', 3), truncateMiddle('日本語日本', 6), truncateMiddle('abc', 1), truncateMiddle('abc', 0)], ['code…arge', 'code…mall', 'abc', '日…本', '…', '']);
   t.strictSame([truncate('abcdef', 4), truncate('abc', 3), truncate('日本語', 4), truncate('abc', 0)], ['abc…', 'abc', '日…', '']);
   t.strictSame([pad('日', 4), pad('7', 3, 'right'), pad('long', 2)], ['日  ', '  7', 'long']);
   t.strictSame(wrap('the quick brown fox\njumps', 10), ['the quick', 'brown fox', 'jumps']);
@@ -191,6 +192,18 @@ t.test('the live area draws over itself and nothing else', async (t) => {
   new LiveArea(tall).draw(Array.from({ length: 100 }, (_, index) => `line ${index}`));
   t.notMatch(tall.text, /line 76/, 'never taller than the terminal');
   t.match(tall.text, /line 77\n/);
+  const narrow = fakeIo({ terminal: true, columns: 20 }).stdout;
+  const wide = new LiveArea(narrow);
+  wide.draw(['a line of more than twenty', 'short']);
+  const drawn = narrow.text.length;
+  wide.draw(['x'], ['finished in more than twenty columns']);
+  t.match(narrow.text.slice(drawn), /\r\u001B\[2A\u001B\[Jfinished in more\n  than twenty\n  columns\nx/, 'a line that has no room goes on in the next, and is drawn over whole');
+  Object.assign(narrow, { columns: 60 });
+  wide.draw(['y'.repeat(60)]);
+  Object.assign(narrow, { columns: 20 });
+  const before = narrow.text.length;
+  wide.draw(['z']);
+  t.match(narrow.text.slice(before), /\r\u001B\[2A\u001B\[Jz/, 'also where the terminal was made narrower meanwhile');
 });
 
 t.test('what a log writes goes above the live area, by whichever stream, as long as it stands', async (t) => {

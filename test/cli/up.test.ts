@@ -13,9 +13,9 @@ t.test('up', async (t) => {
 
   t.test('owns the broker, says what it owns and where it listens, loads what is wanted, and stops when told', async (t) => {
     const { io, orchestrators, ended } = start(['up', '--config', config, '--log-level', 'silent']);
-    await io.wrote('Ready.');
+    await io.wrote('loaded tiny-facts');
     t.match(io.stdout.text, /^Leasehold \d.*pid \d+, .*up\.yaml\n {2}owns SIM-0a1b2c3d-0 {2}simulated card, 26\.0 MiB, 0 kept free\n {2}listens at \/run\/leasehold\/broker\.sock\n/);
-    t.match(io.stdout.text, / {2}loaded tiny-tales {2}\d+ ms\n {2}loaded tiny-facts/);
+    t.match(io.stdout.text, /\nReady\. Ctrl-C stops it\. Loading 2 models meanwhile:\n {2}loaded tiny-tales {2}\d+ ms\n {2}loaded tiny-facts/);
     const [fake] = orchestrators;
     t.match(fake, { closed: false, options: { broker: 'own', devices: ['sim:26MiB'], models: { 'tiny-tales': { preload: false } } } });
     t.strictSame(fake?.calls.map(({ method, args }) => [method, args[0]]), [['load', 'tiny-tales'], ['load', 'tiny-facts']]);
@@ -93,7 +93,8 @@ t.test('up', async (t) => {
   t.test('goes on when a model cannot be loaded, and says so', async (t) => {
     const failure = new LeaseholdError('load_failed', { model: 'tiny-tales', reason: 'the file is cut' });
     const { io, ended } = start(['up', '--config', config, '--log-level', 'silent'], { failure });
-    await io.wrote('Ready.');
+    await io.wrote('Loading tiny-tales failed');
+    t.match(io.stdout.text, /Ready\./);
     t.match(io.stderr.text, /error: Loading tiny-tales failed: the file is cut\./);
     io.stop('SIGINT');
     t.equal(await ended, 0);

@@ -78,7 +78,7 @@ export function finishRelease(core: Core, lease: Lease, how: string): void {
     publish(core, 'released', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, freedBytes, how });
   } else {
     count(core, 'evictions');
-    publish(core, 'evicted', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, freedBytes, how, cause, reason });
+    publish(core, 'evicted', { lease: lease.id, model: lease.model, generation: lease.generation, device: lease.device, rung: release.rung, freedBytes, how, cause, reason });
     explain(core, {
       verdict: 'evicted', text: `${lease.model}: ${inWords(freedBytes)} seen gone ${how}${reason === null ? '' : ` (${reason})`}`,
       generation: lease.generation, model: lease.model, device: lease.device,

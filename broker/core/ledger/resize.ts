@@ -41,8 +41,10 @@ export function onResizeRequested(core: Core, event: Resize): void {
     denyResize(core, event, change.lease, refusal, Number.isNaN(change.sumBytes) ? 0 : change.sumBytes);
     return;
   }
+  const wanted = (): number => changes.reduce((sum, change) => sum + change.lease.charge.wantedBytes, 0);
+  const beforeBytes = wanted();
   for (const change of changes) apply(core, change);
-  tellResized(core, event, lease, changes);
+  tellResized(core, event, lease, changes, Math.max(0, wanted() - beforeBytes));
 }
 
 /** The changes asked for; null: the request has been refused. */
@@ -88,14 +90,14 @@ function apply(core: Core, { lease, parts, sumBytes }: Change): void {
   }
 }
 
-function tellResized(core: Core, event: Resize, lease: Lease, changes: readonly Change[]): void {
+function tellResized(core: Core, event: Resize, lease: Lease, changes: readonly Change[], grownBytes: number): void {
   const cards = changes.map((change) => `${inWords(change.sumBytes)}${changes.length > 1 ? ` on ${change.lease.device}` : ''}`).join(', ');
   const id = explain(core, {
     verdict: 'granted', text: `${lease.model} is ${cards} in parts now, ${changes.map((change) => inWords(chargeFor(change.sumBytes, change.lease.exclusive))).join(', ')} to be charged`,
     generation: lease.generation, request: event.request, model: lease.model, device: lease.device,
   });
   const also = changes.filter((change) => change.lease !== lease).map((change) => change.lease);
-  tellGranted(core, { generation: event.generation, request: event.request, model: lease.model }, lease, id, also);
+  tellGranted(core, { generation: event.generation, request: event.request, model: lease.model }, lease, id, grownBytes, also);
 }
 
 /** A part was dropped: its bytes stay charged until a measurement shows them gone. */

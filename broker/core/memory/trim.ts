@@ -50,7 +50,7 @@ export function onTrimAnswered(core: Core, lease: Lease, command: number, answer
       host.strikes = 0;
     }
     reportShare(core, lease, answer.hostBytes, null);
-    publish(core, 'evicted', { lease: lease.id, model: lease.model, generation: lease.generation, device: core.host?.device ?? lease.device, freedBytes, how: 'as its owner says', cause, reason });
+    publish(core, 'evicted', { lease: lease.id, model: lease.model, generation: lease.generation, device: core.host?.device ?? lease.device, rung: 'trim', freedBytes, how: 'as its owner says', cause, reason });
     // It had been parked meanwhile, seen or not: then the copy was all of it.
     if (answer.target === 'none' && (lease.state === 'parked' || lease.release?.then === 'parked')) giveBack(core, lease);
     return;

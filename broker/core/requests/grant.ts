@@ -38,16 +38,16 @@ export function grantBudget(core: Core, card: Card, waiter: BudgetWaiter, unveri
     generation: waiter.generation, request: waiter.request, model: waiter.model, device: card.device,
     class: waiter.class, arrivedUs: waiter.arrivedUs, numbers, unverified,
   });
-  tellGranted(core, waiter, lease, id);
+  tellGranted(core, waiter, lease, id, lease.growing ? growBytes : 0);
   considerIdle(core, process);
 }
 
-/** The answer frame and the news of it. */
-export function tellGranted(core: Core, asked: { readonly generation: string; readonly request: number; readonly model: string }, lease: Lease, explainId: string | null, also: readonly Lease[] = []): void {
+/** The answer frame and the news of it. `grownBytes`: by which a model that was there already has more now. */
+export function tellGranted(core: Core, asked: { readonly generation: string; readonly request: number; readonly model: string }, lease: Lease, explainId: string | null, grownBytes: number, also: readonly Lease[] = []): void {
   count(core, 'grants');
   noteAnswered(core, asked.generation, asked.request);
   emit(core, { type: 'grant', generation: asked.generation, request: asked.request, lease: lease.id, device: lease.device, chargedBytes: lease.charge.chargedBytes, keepCopy: keepCopyOf(core, lease), ...(also.length === 0 ? {} : { also: also.map(({ id, charge }) => ({ lease: id, chargedBytes: charge.chargedBytes })) }), explain: explainId });
-  publish(core, 'granted', { generation: asked.generation, request: asked.request, model: asked.model, lease: lease.id, device: lease.device, chargedBytes: lease.charge.chargedBytes });
+  publish(core, 'granted', { generation: asked.generation, request: asked.request, model: asked.model, lease: lease.id, device: lease.device, chargedBytes: lease.charge.chargedBytes, grownBytes });
 }
 
 /** A growth of a settled lease is under way until it is reported. */

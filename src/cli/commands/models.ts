@@ -35,7 +35,7 @@ function show({ io, json, palette }: CommandContext, served: readonly ServedMode
     return [name, aliases.join(', '), engine, String(contextTokens), [...held, ...copies].join('; ') || '-', source];
   });
   const heads = [
-    { title: 'MODEL', shrinkTo: 12 }, { title: 'ALIASES', shrinkTo: 7 }, { title: 'ENGINE' }, { title: 'CONTEXT', align: 'right' }, { title: 'LOADED' }, { title: 'SOURCE', shrinkTo: 10, keeps: 'end' },
+    { title: 'MODEL', shrinkTo: 12, keeps: 'ends' }, { title: 'ALIASES', shrinkTo: 7, keeps: 'ends' }, { title: 'ENGINE' }, { title: 'CONTEXT', align: 'right' }, { title: 'LOADED' }, { title: 'SOURCE', shrinkTo: 10, keeps: 'end' },
   ] as const;
   for (const line of renderTable(heads, rows, tableColumns(io.stdout), palette)) writeLine(io, line);
   if (ledger === null) writeLine(io, palette.dim('No broker runs: these are the models of the configuration here and those that ship.'));

@@ -7,7 +7,7 @@ import { openOrchestrator, stoppableOnceConfigured, type CommandContext } from '
 import { exitCodes } from '../exit-codes.js';
 import { reportError, writeJson, writeLine } from '../report.js';
 import { createStatusLine, noStatusLine } from '../terminal/progress.js';
-import { formatBytes, formatMs } from '../terminal/size-format.js';
+import { formatBytes, formatCount, formatMs } from '../terminal/size-format.js';
 import { version } from '../../version.js';
 import { writeAbove } from '../terminal/standing.js';
 import { createNames } from '../views/names.js';
@@ -21,15 +21,15 @@ export async function up(context: CommandContext): Promise<number> {
     try {
       tell(context, await orchestrator.ledger(), orchestrator, config.path);
       for (const [model, why] of unusable) tellUnusable(context, model, why);
-      const progress = { ready: false };
+      const preloads = preloadsOf(config.options).filter((name) => !unusable.has(name));
       const serving = async () => {
-        await preload(context, orchestrator, preloadsOf(config.options).filter((name) => !unusable.has(name)), signal);
-        progress.ready = true;
-        if (!signal.aborted) tellReady(context);
+        // It serves from here on; what is to be loaded is told as it ends.
+        if (!signal.aborted) tellReady(context, preloads.length);
+        await preload(context, orchestrator, config, preloads, signal);
         await aborted(signal);
       };
       // Both from the start, so that no event and no end of the broker is missed.
-      await Promise.race([follow(context, orchestrator, config, progress), serving()]);
+      await Promise.race([follow(context, orchestrator, config), serving()]);
       if (!signal.aborted) throw new LeaseholdError('broker_lost', { reason: 'it ended by itself; the log says why' });
       tellStopping(context, config.options);
     } finally {
@@ -47,7 +47,7 @@ export const reattachGraceMs = 30_000;
 /** Calls in flight have so long to end when it is stopped. */
 const shutdownDrainMs = 10_000;
 
-/** `up` loads what is to be loaded at start itself, one after another, and says how far it is. */
+/** `up` loads what is to be loaded at start itself, one after another, after it says that it is ready, and says how far it is. */
 function asDaemon(options: OrchestratorOptions): OrchestratorOptions {
   const models = Object.entries(options.models ?? {}).map(([name, model]) => [name, { ...model, preload: false }]);
   return { ...options, limits: { reattachGraceMs, shutdownDrainMs, ...options.limits }, models: Object.fromEntries(models) as NonNullable<OrchestratorOptions['models']> };
@@ -80,8 +80,8 @@ function tellUnusable({ io, json, errorPalette }: CommandContext, model: string,
   else reportError(io, errorPalette, why, false);
 }
 
-/** Loads what the configuration wants loaded. One that fails is told, and the others and the daemon go on. */
-async function preload(context: CommandContext, orchestrator: Orchestrator, wanted: readonly string[], signal: AbortSignal): Promise<void> {
+/** Loads what the configuration wants loaded. One that fails is told, and the others and the daemon go on. What is loaded is told here where `follow` does not. */
+async function preload(context: CommandContext, orchestrator: Orchestrator, config: LoadedConfig, wanted: readonly string[], signal: AbortSignal): Promise<void> {
   const { io, json, palette } = context;
   const status = json ? noStatusLine : createStatusLine(io.stderr, context.errorPalette, io.stdout.isTerminal ? [io.stdout] : []);
   const names = createNames(orchestrator.models);
@@ -92,7 +92,7 @@ async function preload(context: CommandContext, orchestrator: Orchestrator, want
       status.clear();
       const loadMs = Math.round(performance.now() - beganMs);
       if (json) writeJson(io, { event: 'preloaded', model, loadMs });
-      else writeLine(io, `  loaded ${model}  ${palette.dim(formatMs(loadMs))}`);
+      else if (!tellsStory(config)) writeLine(io, `  loaded ${model}  ${palette.dim(formatMs(loadMs))}`);
     } catch (error) {
       status.clear();
       if (signal.aborted) return;
@@ -107,25 +107,28 @@ async function preload(context: CommandContext, orchestrator: Orchestrator, want
  * With --json every event of the broker is a line; else those that a person should know of are told in words. Resolves
  * when the events end: on close, or when the broker is gone.
  */
-async function follow({ io, json, palette }: CommandContext, orchestrator: Orchestrator, { log }: LoadedConfig, progress: { readonly ready: boolean }): Promise<void> {
+async function follow({ io, json, palette }: CommandContext, orchestrator: Orchestrator, config: LoadedConfig): Promise<void> {
   const names = createNames(orchestrator.models);
-  // A log that tells of every event stands on the same terminal already.
-  const tells = log.level !== 'silent' && !(log.file === null && (log.level === 'info' || log.level === 'debug'));
+  const tells = tellsStory(config);
   for await (const event of orchestrator.events()) {
     const { name, atUs, data, dropped } = event;
     if (json) {
       writeJson(io, { event: name, atUs, dropped, data });
       continue;
     }
-    // What is loaded at the start is told by who loads it.
-    const line = tells && (progress.ready || name !== 'loaded') ? storyLine(event, names, palette, new Date()) : null;
+    const line = tells ? storyLine(event, names, palette, new Date()) : null;
     if (line !== null) writeAbove(io.stdout, line, storyTextBegins);
   }
 }
 
-function tellReady({ io, json, palette }: CommandContext): void {
+/** Not where nothing is to be said, nor where a log that tells of every event stands on the same terminal. */
+function tellsStory({ log }: LoadedConfig): boolean {
+  return log.level !== 'silent' && !(log.file === null && (log.level === 'info' || log.level === 'debug'));
+}
+
+function tellReady({ io, json, palette }: CommandContext, preloads: number): void {
   if (json) writeJson(io, { event: 'ready' });
-  else writeLine(io, `${palette.green('Ready.')} Ctrl-C stops it.`);
+  else writeLine(io, `${palette.green('Ready.')} Ctrl-C stops it.${preloads === 0 ? '' : ` Loading ${formatCount(preloads, 'model')} meanwhile:`}`);
 }
 
 function tellStopping({ io, json }: CommandContext, { limits }: OrchestratorOptions): void {

@@ -1,18 +1,19 @@
 /** Tables that fit the terminal: columns as wide as what is in them, the flexible ones cut or broken, and a list where even that does not fit. */
 import type { Palette } from './colour.js';
 import type { Output } from './output.js';
-import { displayWidth, pad, plainLine, truncate, truncateStart, wrap } from './width.js';
+import { displayWidth, pad, plainLine, truncate, truncateMiddle, truncateStart, wrap } from './width.js';
 
 export interface Column {
   readonly title: string;
   readonly align?: 'left' | 'right';
   /** May be cut, down to this many columns, when the table is too wide. */
   readonly shrinkTo?: number;
-  /** What is left of a cell that is cut: its start (default), of a path its end, which says which it is, or all, in several lines. */
-  readonly keeps?: 'start' | 'end' | 'all';
+  /** What is left of a cell that is cut: its start (default), of a path its end, which says which it is, of a name both ends, or all, in several lines. */
+  readonly keeps?: 'start' | 'end' | 'ends' | 'all';
 }
 
 const gap = '  ';
+const cuts = { start: truncate, end: truncateStart, ends: truncateMiddle } as const;
 
 /** How wide a table may be there. Nothing is cut for a file or a program. */
 export function tableColumns({ isTerminal, columns }: Pick<Output, 'isTerminal' | 'columns'>): number {
@@ -48,7 +49,7 @@ function excess(columns: readonly Column[], widths: readonly number[], columnsMa
 function broken(columns: readonly Column[], row: readonly string[], widths: readonly number[]): string[][] {
   const lines = columns.map(({ keeps }, index) => {
     const [cell, width] = [row[index] ?? '', widths[index] ?? 0];
-    return keeps === 'all' ? wrap(cell, width) : [(keeps === 'end' ? truncateStart : truncate)(cell, width)];
+    return keeps === 'all' ? wrap(cell, width) : [cuts[keeps ?? 'start'](cell, width)];
   });
   return Array.from({ length: Math.max(...lines.map(({ length }) => length)) }, (_, place) => lines.map((cell) => cell[place] ?? ''));
 }

@@ -45,6 +45,14 @@ export function truncateStart(text: string, columns: number): string {
   return `…${kept}`;
 }
 
+/** Both ends of `text` in at most `columns`, the cut between them marked by `…`: what names share is most often in the middle. Plain text only. */
+export function truncateMiddle(text: string, columns: number): string {
+  if (displayWidth(text) <= columns) return text;
+  if (columns < 1) return '';
+  const tail = truncateStart(text, Math.floor((columns - 1) / 2) + 1).slice(1);
+  return truncate(text, columns - displayWidth(tail)) + tail;
+}
+
 /** Spaces added until it fills `columns`; longer text stays as it is. */
 export function pad(text: string, columns: number, align: 'left' | 'right' = 'left'): string {
   const spaces = ' '.repeat(Math.max(0, columns - displayWidth(text)));

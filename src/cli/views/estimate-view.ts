@@ -31,16 +31,16 @@ export function renderEstimate({ estimate, engine, trainedTokens, learned }: Ans
     title,
     ...renderTable([{ title: options.ranks > 1 ? `each of ${String(options.ranks)} cards` : 'part' }, { title: 'bytes', align: 'right' }, { title: 'how', shrinkTo: 20, keeps: 'all' }], rows, columns, palette),
     `A lease of ${palette.bold(formatBytes(leased(card.loadPeak.bytes)))}${options.ranks > 1 ? ' on each card' : ''}: with the headroom of a tenth, and the process's own floor besides.`,
-    ...learned.map(learnedLine),
+    ...learned.map((one) => learnedLine(one, options.contextTokens)),
     ...(beyond === null ? [] : [palette.yellow(beyond)]),
     ...note,
   ];
 }
 
 /** An estimate of the same parts was made for them then; a load now asks for what was measured. */
-function learnedLine({ engine, card, contextTokens, measuredBytes, error, loads }: LearnedError): string {
+function learnedLine({ engine, card, contextTokens, measuredBytes, error, loads }: LearnedError, askedTokens: number): string {
   const setting = contextTokens === null ? '' : ` with contexts of ${String(contextTokens)} tokens`;
-  return `Learned by ${formatCount(loads, 'load')} on ${plainCard(card)} (${engine}): ${formatBytes(measuredBytes)}${setting}, ${percent(error)} of what was estimated for it. A load there asks for that.`;
+  return `Learned by ${formatCount(loads, 'load')} on ${plainCard(card)} (${engine}): ${formatBytes(measuredBytes)}${setting}, ${percent(error)} of what was estimated for it. A load there ${contextTokens === null || contextTokens === askedTokens ? '' : 'with such contexts '}asks for that.`;
 }
 
 function figures({ weights, kv, compute, projector, draft, total, loadPeak }: CardEstimate, host: Figure): readonly (readonly [string, Figure])[] {

@@ -31,7 +31,7 @@ export function renderLedger(state: LedgerState, options: LedgerViewOptions): st
 
 /** A column for the card only where there are several: one card says it above. */
 function cardColumn(state: LedgerState): readonly Column[] {
-  return state.cards.length > 1 ? [{ title: 'CARD', shrinkTo: 8 }] : [];
+  return state.cards.length > 1 ? [{ title: 'CARD', shrinkTo: 8, keeps: 'ends' }] : [];
 }
 
 /** What each process has of the machine's memory, where that is leased. */
@@ -55,7 +55,7 @@ export function chargedText({ chargedBytes, hostChargedBytes }: Pick<LeaseView, 
 function leases(state: LedgerState, { names, tableColumns, palette }: LedgerViewOptions): string[] {
   if (state.leases.length === 0) return [palette.dim('No model is loaded.')];
   const heads: readonly Column[] = [
-    { title: 'MODEL', shrinkTo: 12 }, ...cardColumn(state), { title: 'STATE' }, { title: 'CHARGED', align: 'right' },
+    { title: 'MODEL', shrinkTo: 12, keeps: 'ends' }, ...cardColumn(state), { title: 'STATE' }, { title: 'CHARGED', align: 'right' },
     { title: 'RESIDENT', align: 'right' }, { title: 'CALLS', align: 'right' }, { title: 'IDLE', align: 'right' }, { title: 'BY' },
   ];
   const rows = state.leases.map((lease) => [
@@ -86,7 +86,7 @@ function leaseState(lease: LeaseView, all: readonly LeaseView[]): string {
 function waiting(state: LedgerState, { names, columns, tableColumns, palette }: LedgerViewOptions): string[] {
   if (state.waiting.length === 0) return [];
   const heads: readonly Column[] = [
-    { title: 'WAITING', shrinkTo: 12 }, ...cardColumn(state), { title: 'BEFORE', align: 'right' }, { title: 'CLASS' }, { title: 'NEEDS', align: 'right' },
+    { title: 'WAITING', shrinkTo: 12, keeps: 'ends' }, ...cardColumn(state), { title: 'BEFORE', align: 'right' }, { title: 'CLASS' }, { title: 'NEEDS', align: 'right' },
     { title: 'HELD', align: 'right' }, { title: 'SINCE', align: 'right' },
   ];
   const rows = state.waiting.map((waiter: WaiterView) => [
@@ -106,7 +106,7 @@ function needs({ needBytes, hostNeedBytes }: WaiterView): string {
 function processes(state: LedgerState, { tableColumns, palette }: LedgerViewOptions): string[] {
   const heads: readonly Column[] = [
     { title: 'PROCESS' }, { title: 'ROLE' }, { title: 'ENGINE', shrinkTo: 6 }, { title: 'STATE' }, { title: 'PID', align: 'right' },
-    { title: 'THREADS', align: 'right' }, { title: 'FLOOR', align: 'right' }, ...memoryColumn(state), { title: 'CARDS', shrinkTo: 8 },
+    { title: 'THREADS', align: 'right' }, { title: 'FLOOR', align: 'right' }, ...memoryColumn(state), { title: 'CARDS', shrinkTo: 8, keeps: 'ends' },
   ];
   const shown = state.processes.filter(({ role }) => role !== 'client');
   return renderTable(heads, shown.map((process) => processRow(state, process)), tableColumns, palette);

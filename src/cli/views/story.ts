@@ -72,9 +72,13 @@ class Facts {
 /** Ends that the broker wished for, with nothing wrong. */
 const routineEnds: readonly string[] = ['idle', 'evicted', 'unawaited', 'shutdown'];
 
+/** What was done with it, by the rung; a broker that does not say the rung is older. */
+const leavings: Readonly<Record<string, string>> = { partial: 'gave back a part', park: 'parked', unload: 'unloaded', trim: 'dropped its copy' };
+
 const lines: Readonly<Record<string, (facts: Facts) => Line>> = {
   loaded: (facts) => ['plain', `${facts.who} loaded on ${facts.card}${facts.layers}${facts.after(': ', facts.bytes('residentBytes'), '0')}${facts.after(' in ', facts.ms('loadMs'), '-')}`],
-  evicted: (facts) => ['plain', `${facts.who} put away${facts.after(': ', facts.bytes('freedBytes'), '0', ` of ${facts.card} free again`)}${facts.because('reason')}`],
+  granted: (facts) => (facts.count('grownBytes') === 0 ? null : ['plain', `${facts.who} has grown on ${facts.card} by ${facts.bytes('grownBytes')}, to ${facts.bytes('chargedBytes')} charged`]),
+  evicted: (facts) => ['plain', `${facts.who} ${leavings[facts.text('rung')] ?? 'put away'}${facts.after(': ', facts.bytes('freedBytes'), '0', ` of ${facts.card} free again`)}${facts.because('reason')}`],
   eviction_failed: (facts) => ['warn', `${facts.who} could not be put away${facts.because('why')}`],
   leaving_slowly: (facts) => ['warn', facts.text('why')],
   denied: (facts) => ['warn', `${facts.who} denied, ${facts.text('code')}: ${facts.text('why')}`],
