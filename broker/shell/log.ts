@@ -1,6 +1,7 @@
 /** What the shell needs of a log. The daemon gives it pino; an embedder may give its own; the default says nothing. */
 import { createRequire } from 'node:module';
 import { LeaseholdError, plainJson } from '../../protocol/index.js';
+import { PatientFile, openPatiently } from './patient-file.js';
 import { requireReader, writeReason } from './private-file.js';
 
 export interface Log {
@@ -94,7 +95,10 @@ export function createLog(level: LogLevel, destination: string | number = 2): Lo
 
 function loadPino(level: LogLevel, destination: string | number, nowMs: () => number): Log {
   const { pino } = createRequire(import.meta.url)('pino') as typeof import('pino');
-  const target = pino.destination({ dest: destination, sync: true, mode: 0o600, maxLength: heldBytesMax });
+  const patient = openPatiently(destination);
+  const target = patient === null
+    ? pino.destination({ dest: destination, sync: true, mode: 0o600, maxLength: heldBytesMax })
+    : new PatientFile(patient, (lostLines) => `${JSON.stringify({ level: 40, time: Date.now(), pid: process.pid, lostLines, msg: 'lines were left out: nothing was read here for a while' })}\n`);
   const timestamp = (): string => `,"time":${String(nowMs())}`;
   return pino({ level, timestamp, hooks: { streamWrite: plainJson }, redact: { paths: redactedPaths, censor: '[redacted]' }, base: { pid: process.pid } }, target);
 }

@@ -8,6 +8,8 @@ export type StopSignal = 'SIGINT' | 'SIGTERM' | 'SIGHUP';
 
 /** A stream to write to that says when its reader is behind. */
 export interface OutputStream extends Output {
+  /** What the reader has not taken yet. */
+  readonly unreadBytes: number;
   /** Resolves when the reader has taken what was written. */
   drained(): Promise<void>;
 }
@@ -25,6 +27,9 @@ export interface Io {
   /** Ends the process at once: for a second signal alone. */
   exitNow(code: number): void;
 }
+
+/** What a reader that stands still may be owed: more than any command says at once. */
+const owedBytesMax = 32 * 1024 * 1024;
 
 const stopSignals: readonly StopSignal[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 
@@ -66,17 +71,51 @@ function workingFolder(): string {
   }
 }
 
-function outputStream(stream: Writable & { readonly isTTY?: boolean; readonly columns?: number; readonly rows?: number }, env: NodeJS.ProcessEnv): OutputStream {
+type StandardStream = Writable & { readonly isTTY?: boolean; readonly columns?: number; readonly rows?: number };
+
+/** A stream that a slow reader delays, and never this process. */
+export function outputStream(stream: StandardStream, env: NodeJS.ProcessEnv): OutputStream {
+  unblock(stream);
+  const write = bounded(stream);
   return {
-    write: (text) => void stream.write(text),
+    write,
     get isTerminal() { return stream.isTTY === true; },
     get canRedraw() { return stream.isTTY === true && env['TERM'] !== 'dumb'; },
     // A terminal that does not tell its size says 0.
     get columns() { return Math.max(20, (stream.columns ?? 0) || 80); },
     get rows() { return Math.max(5, (stream.rows ?? 0) || 24); },
+    get unreadBytes() { return stream.writableLength; },
     drained: () => new Promise((resolve) => {
       if (!stream.writableNeedDrain) resolve();
       else stream.once('drain', resolve).once('close', resolve);
     }),
+  };
+}
+
+/** Node waits for a terminal: under Ctrl-S all that this process does would stand still, the broker in it too. A pipe it does not wait for. */
+function unblock(stream: StandardStream): void {
+  const handle = (stream as { readonly _handle?: { setBlocking?(blocking: boolean): unknown } | null })._handle;
+  if (stream.isTTY === true) handle?.setBlocking?.(false);
+}
+
+/** Writes until the reader is behind by `owedBytesMax`; what is dropped from there on is counted, and told of once it has caught up. */
+function bounded(stream: StandardStream): (text: string) => void {
+  let dropped = 0;
+  let isJson = false;
+  const tell = (): void => {
+    const told = isJson ? JSON.stringify({ event: 'output_dropped', writes: dropped }) : `… what came here was left out ${String(dropped)} times: nothing was read for a while.`;
+    dropped = 0;
+    stream.write(`${told}\n`);
+  };
+  return (text) => {
+    if (dropped === 0 && stream.writableLength <= owedBytesMax) {
+      stream.write(text);
+      return;
+    }
+    if (dropped === 0) {
+      isJson = text.startsWith('{');
+      stream.once('drain', tell);
+    }
+    dropped += 1;
   };
 }

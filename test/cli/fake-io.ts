@@ -40,6 +40,7 @@ export function fakeIo({ stdin = '', terminal = false, columns = 80, env = {}, c
       this.text += text;
       for (const check of waiting) check();
     },
+    unreadBytes: 0,
     drained: async () => undefined,
   });
   const input: PassThrough & { isTTY?: boolean } = new PassThrough();

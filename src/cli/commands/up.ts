@@ -39,7 +39,17 @@ export async function up(context: CommandContext): Promise<number> {
     return exitCodes.done;
   }, { secondHurries: true });
   // Being asked to stop and stopping is success.
-  return code === exitCodes.interrupted || code === exitCodes.terminated ? exitCodes.done : code;
+  const told = code === exitCodes.interrupted || code === exitCodes.terminated ? exitCodes.done : code;
+  leaveReader(context, told);
+  return told;
+}
+
+/** How long the reader of a daemon that has ended may take for the rest. */
+const lastWordsMs = 2_000;
+
+/** What is still to be read would keep the process: under Ctrl-S for ever. */
+function leaveReader({ io }: CommandContext, code: number): void {
+  if (io.stdout.unreadBytes + io.stderr.unreadBytes > 0) setTimeout(() => { io.exitNow(code); }, lastWordsMs).unref();
 }
 
 /** A daemon is started again when it dies, and its workers wait for it so long. */
