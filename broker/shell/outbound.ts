@@ -186,10 +186,10 @@ function toCommand(effect: Of<'move' | 'trim_host' | 'recall' | 'list_models'>, 
     case 'move':
       return {
         type: 'model_to_device', lease: effect.lease, model: effect.model, generation: effect.generation, target: effect.target,
-        device: effect.device, bytes: effect.bytes, when: effect.when, waiterSinceUs: effect.waiterSinceUs, expiresMs: effect.expiresMs, reason: names.inText(effect.reason),
+        device: effect.device, bytes: effect.bytes, when: effect.when, waiterSinceUs: effect.waiterSinceUs, sentUs: monotonicUs(), expiresMs: effect.expiresMs, reason: names.inText(effect.reason),
       };
     case 'trim_host':
-      return { type: 'trim_host', lease: effect.lease, model: effect.model, generation: effect.generation, bytes: effect.bytes, expiresMs: effect.expiresMs };
+      return { type: 'trim_host', lease: effect.lease, model: effect.model, generation: effect.generation, bytes: effect.bytes, sentUs: monotonicUs(), expiresMs: effect.expiresMs };
     case 'recall':
       return { type: 'recall_lease', lease: effect.lease };
     case 'list_models':

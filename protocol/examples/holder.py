@@ -169,6 +169,8 @@ class Holder:
             self.answer("failed", command, code="generation_stale", message="that was another", residentBytes=None)
         elif command["lease"] != self.lease:
             self.answer("failed", command, code="lease_unknown", message="not held here", residentBytes=0)
+        elif expired(command):
+            self.answer("failed", command, code="command_expired", message="it was read too late", residentBytes=None)
         elif command["target"] != "none":
             self.answer("unsupported", command, message="it keeps no copy")
         else:
@@ -198,6 +200,11 @@ class Holder:
 
     def note(self, command):
         self.answer("ok", command)
+
+
+def expired(command):
+    """Counted from its sending, however long it lay unread."""
+    return time.monotonic_ns() // 1000 >= command["sentUs"] + command["expiresMs"] * 1000
 
 
 COMMANDS = {

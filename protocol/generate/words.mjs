@@ -22,7 +22,6 @@ export const commonFields = {
   hostBytes: 'Bytes of a copy in host RAM.',
   inFlight: 'Calls inside: begun and not ended.',
   queued: 'Calls that wait in the worker.',
-  expiresMs: 'Not begun this long after receipt: do not begin.',
   reason: 'Why, for people.',
   atUs: 'When, on CLOCK_MONOTONIC.',
   engine: 'Name of the engine.',

@@ -240,7 +240,9 @@ export const controlMessages = {
     when: choice('now', 'drained'),
     /** When the request that this serves arrived; calls older than it may still start (D20). */
     waiterSinceUs: nullable(timeUs()),
-    /** Not begun by then: do not begin (B193). Counted from receipt. */
+    /** When it was handed to the connection: what lies unread ages all the same. */
+    sentUs: timeUs(),
+    /** Not begun by then: do not begin (B193). Counted from `sentUs`, or from receipt where that is earlier (B31). */
     expiresMs: durationMs(),
     reason: shortText(),
   }, ['done', 'busy', 'unsupported', 'failed'], ['draining']),
@@ -284,6 +286,9 @@ export const controlMessages = {
     generation: generationId(),
     /** Bytes to give back; null: all. */
     bytes: nullable(positiveBytes()),
+    /** When it was handed to the connection: what lies unread ages all the same. */
+    sentUs: timeUs(),
+    /** Not begun this long after `sentUs`, or after receipt where that is earlier: do not begin. */
     expiresMs: durationMs(),
   }, ['done', 'busy', 'unsupported', 'failed']),
   list_models: message('Everything you hold, for reconciliation.', ['broker'], { id: id() }, ['models', 'error']),

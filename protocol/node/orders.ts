@@ -1,6 +1,7 @@
 /** What the broker says to who holds leases, worker or holder: one method an order, and a refusal of what neither serves. */
 import { LeaseholdError } from '../errors.js';
 import type { ControlMessage } from '../messages/control.js';
+import { monotonicUs } from './clock.js';
 import { errorMessage } from './wire-error.js';
 
 type Control<T extends ControlMessage['type']> = Extract<ControlMessage, { readonly type: T }>;
@@ -35,10 +36,20 @@ export function takeOrder(message: ControlMessage, role: 'worker' | 'holder', or
   }
 }
 
-/** The answer to a move, or to a trim, that is not for us: for another generation than `own`, or for no lease held here. Null: it is for us. */
-export function misdirected({ id, generation, lease }: Pick<Control<'model_to_device'>, 'id' | 'generation' | 'lease'>, own: string, isHeld: boolean): Control<'failed'> | null {
-  const isStale = generation !== own;
-  if (!isStale && isHeld) return null;
-  const error = isStale ? new LeaseholdError('generation_stale', { generation, current: own }) : new LeaseholdError('lease_unknown', { lease });
-  return { type: 'failed', id, code: error.code, message: error.message, residentBytes: isStale ? null : 0 };
+type Expiring = Pick<Control<'model_to_device'>, 'sentUs' | 'expiresMs'>;
+type Commanded = Expiring & Pick<Control<'model_to_device'>, 'id' | 'generation' | 'lease' | 'model'>;
+
+/** When a command is to be begun no more. Counted from its sending, however long it lay before it was read; a moment that is still to come is none. */
+export function expiresAtUs({ sentUs, expiresMs }: Expiring, nowUs: number): number {
+  return Math.min(sentUs, nowUs) + expiresMs * 1_000;
+}
+
+/** The answer to a move, or to a trim, that is not begun at all: meant for another generation than `own`, for no lease held here, or read too late. Null: it may be. */
+export function refusedUnbegun(command: Commanded, own: string, isHeld: boolean, nowUs = monotonicUs()): Control<'failed'> | null {
+  const { id, generation, lease, model } = command;
+  const failed = (error: LeaseholdError, residentBytes: number | null): Control<'failed'> => ({ type: 'failed', id, code: error.code, message: error.message, residentBytes });
+  if (generation !== own) return failed(new LeaseholdError('generation_stale', { generation, current: own }), null);
+  if (!isHeld) return failed(new LeaseholdError('lease_unknown', { lease }), 0);
+  if (nowUs >= expiresAtUs(command, nowUs)) return failed(new LeaseholdError('command_expired', { model }), null);
+  return null;
 }

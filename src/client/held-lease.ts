@@ -3,7 +3,7 @@
 import {
   durationText, LeaseholdError, deniedError, type ControlMessage, type HostNeed, type LeasePart, type LeaseTerms, type Limits, type ModelPolicy, type ModelState, type NewModels, type RequestClass, type ResidencyState,
 } from '../../protocol/index.js';
-import type { Line } from '../../protocol/node/index.js';
+import { expiresAtUs, monotonicUs, type Line } from '../../protocol/node/index.js';
 import { checkEvictAnswer, checkMeasured, checkParts, type EvictAnswer, type Measured } from './measured.js';
 import { answerMs, patiently } from './silence.js';
 import { warn } from './warn.js';
@@ -56,6 +56,7 @@ interface Underway {
   readonly order: EvictOrder;
   readonly abort: AbortController;
   readonly expiry: NodeJS.Timeout;
+  readonly expiresAtUs: number;
   begun: boolean;
   /** The broker that gave it is gone: what comes of it is told as our own doing. */
   void: boolean;
@@ -230,9 +231,11 @@ export class HeldLease {
     this.#own.line.send({ type: 'draining', id, inFlight: this.inFlight });
     const abort = new AbortController();
     const order: EvictOrder = { target: message.target, bytes: message.bytes, when: message.when, reason: this.#own.tell(message.reason), signal: abort.signal };
-    const expiry = setTimeout(() => { this.#giveUp('command_expired'); }, Math.min(message.expiresMs, 2 ** 31 - 1));
+    const nowUs = monotonicUs();
+    const untilUs = expiresAtUs(message, nowUs);
+    const expiry = setTimeout(() => { this.#giveUp('command_expired'); }, Math.min(Math.ceil((untilUs - nowUs) / 1_000), 2 ** 31 - 1));
     expiry.unref();
-    this.#underway = { id, order, abort, expiry, begun: false, void: false };
+    this.#underway = { id, order, abort, expiry, expiresAtUs: untilUs, begun: false, void: false };
     this.#carryOutWhenIdle();
   }
 
@@ -252,6 +255,11 @@ export class HeldLease {
   #carryOutWhenIdle(): void {
     const underway = this.#underway;
     if (underway === null || underway.begun || this.inFlight > 0) return;
+    // A process that stood still may come here before its timer.
+    if (monotonicUs() >= underway.expiresAtUs) {
+      this.#giveUp('command_expired');
+      return;
+    }
     underway.begun = true;
     void this.#carryOut(underway);
   }

@@ -1,6 +1,6 @@
 /** The leases of one holder session: asked for, reported, and given back when the broker says so. */
 import { LeaseholdError, deniedError, type ControlMessage, type HostNeed, type LeasePart, type Limits, type ModelPolicy, type ModelState, type RequestClass } from '../../protocol/index.js';
-import { misdirected, takeOrder, type Line, type Orders } from '../../protocol/node/index.js';
+import { refusedUnbegun, takeOrder, type Line, type Orders } from '../../protocol/node/index.js';
 import { defaultPolicy } from './default-policy.js';
 import { answerGraceMs, patiently } from './silence.js';
 import { HeldLease, type EvictHandler } from './held-lease.js';
@@ -160,7 +160,7 @@ export class Holdings {
 
   #move(message: Control<'model_to_device'>): void {
     const lease = this.#leases.get(message.lease);
-    const refusal = misdirected(message, this.#line.welcome.generation, lease !== undefined);
+    const refusal = refusedUnbegun(message, this.#line.welcome.generation, lease !== undefined);
     if (refusal === null) lease?.command(message);
     else this.#answer(refusal);
   }

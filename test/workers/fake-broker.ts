@@ -112,7 +112,7 @@ export class FakeBroker {
     const interim: ControlMessage[] = [];
     const answer = this.channel.request({
       type: 'model_to_device', lease: this.lastLease, model: 'm', generation, target: 'none', device: null, bytes: null, when: 'drained', waiterSinceUs: null,
-      expiresMs: 60_000, reason: 'a test', ...command,
+      sentUs: monotonicUs(), expiresMs: 60_000, reason: 'a test', ...command,
     }, { timeoutMs: 30_000, onInterim: (message) => { interim.push(message); } });
     return { id, interim, answer };
   }

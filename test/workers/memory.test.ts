@@ -1,5 +1,6 @@
 /** A worker's part in the machine's memory: what it asks for there, what it keeps, and how it gives that back. */
 import t from 'tap';
+import { monotonicUs } from '../../protocol/node/index.js';
 import { hostBudget } from '../../workers/runtime/budget.js';
 import type { Estimate, HostEstimate } from '../../workers/runtime/engine.js';
 import { SimulatedEngine } from '../../workers/simulated/engine.js';
@@ -20,7 +21,7 @@ const withRoom = (keepCopy: boolean | null, more: RigOptions = {}): RigOptions =
 });
 
 const trim = (broker: FakeBroker, more: Partial<Control<'trim_host'>> = {}): Promise<unknown> =>
-  broker.channel.request({ type: 'trim_host', lease: 'b-l1', model: 'm', generation: 'b-w1', bytes: null, expiresMs: 5_000, ...more }, { timeoutMs: 10_000 });
+  broker.channel.request({ type: 'trim_host', lease: 'b-l1', model: 'm', generation: 'b-w1', bytes: null, sentUs: monotonicUs(), expiresMs: 5_000, ...more }, { timeoutMs: 10_000 });
 
 /** Bytes of the machine's memory that are taken now. */
 const taken = (broker: FakeBroker): number => broker.takenOn(memory.device);
@@ -85,6 +86,7 @@ t.test('trim_host: what cannot go, what fails, and what is not for us', async (t
     t.match(await trim(broker), answer);
     t.match(await trim(broker, { lease: 'b-l9' }), { type: 'failed', code: 'lease_unknown' });
     t.match(await trim(broker, { generation: 'b-w9' }), { type: 'failed', code: 'generation_stale' });
+    t.match(await trim(broker, { sentUs: monotonicUs() - 5_000_000 }), { type: 'failed', code: 'command_expired' }, 'B31: read 5 s after it was sent');
     await close();
   }
 });

@@ -5,8 +5,9 @@ import t from 'tap';
 import { defaultLimits, type DataMessage } from '../../protocol/index.js';
 import { connect, createTicket, monotonicUs, openChannel } from '../../protocol/node/index.js';
 import { openCaller } from '../../src/client/index.js';
+import { until } from '../integration/support.js';
 import { generation, workerKey } from './fake-broker.js';
-import { ask, codeOf, model, read } from './in-process.js';
+import { ask, codeOf, model, models, read } from './in-process.js';
 import { childrenOf, environmentOf, spawnWorker } from './spawned.js';
 
 t.test('B94: a flood before ready, one line of 300 KB in it, does not keep the worker from being ready', async (t) => {
@@ -102,6 +103,28 @@ t.test('one engine’s end is one worker’s end, told by how it ended', async (
       await worker.end();
     });
   }
+  t.test('B31, B193: stopped while an order to leave expires, it refuses the order when it goes on, and the model is as it was', async (t) => {
+    const worker = await spawnWorker();
+    const { broker, child } = worker;
+    await broker.heard('ready');
+    const one = await worker.caller();
+    const spec = model();
+    await one.load(spec);
+    child.kill('SIGSTOP');
+    const sentUs = monotonicUs();
+    const moves = (['now', 'drained'] as const).map((when) => broker.move({ when, sentUs, expiresMs: 100 }));
+    await until('the order to expire', () => monotonicUs() >= sentUs + 100_000);
+    child.kill('SIGCONT');
+    for (const { answer, interim } of moves) {
+      t.match(await answer, { type: 'failed', code: 'command_expired', residentBytes: null });
+      t.strictSame(interim, []);
+    }
+    t.match(await read(one.generate(ask(spec))), { text: 'hello there' });
+    t.match(await models(broker), [{ state: 'resident', lease: 'b-l1' }]);
+    t.strictSame([broker.all('loading').length, broker.all('release_lease').length], [1, 0], 'it was loaded once and given back never');
+    t.match(await broker.move({ when: 'now' }).answer, { type: 'done', target: 'none' }, 'an order that is read in time is carried out');
+    await worker.end();
+  });
   t.test('B76: killed in the middle of a load, all who wait learn it', async (t) => {
     const worker = await spawnWorker();
     await worker.broker.heard('ready');

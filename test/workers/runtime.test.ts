@@ -1,7 +1,7 @@
 /** The worker runtime before a scripted broker, in one process: loads, the broker's commands, contexts. */
 import t from 'tap';
 import { defaultLimits, type ModelSpec } from '../../protocol/index.js';
-import { memoryPair } from '../../protocol/node/index.js';
+import { memoryPair, monotonicUs } from '../../protocol/node/index.js';
 import { openCaller } from '../../src/client/index.js';
 import { WorkerLog } from '../../workers/runtime/log.js';
 import { until } from '../integration/support.js';
@@ -168,9 +168,13 @@ t.test('commands', async (t) => {
     const spec = model({ text: 'x'.repeat(4), textTimes: 2_000 });
     const running = await begun(one.generate(ask(spec, 'go', { sampling: { maxTokens: 400, temperature: 0 } })));
     t.match(await broker.move({ when: 'now' }).answer, { type: 'busy', inFlight: 1 });
-    const late = broker.move({ when: 'drained', expiresMs: 1 });
-    t.match(await late.answer, { type: 'failed', code: 'command_expired' });
-    t.match(late.interim, [{ type: 'draining', inFlight: 1 }]);
+    for (const when of ['now', 'drained'] as const) {
+      const late = broker.move({ when, sentUs: monotonicUs() - 40_000_000, expiresMs: 40_000 });
+      t.match(await late.answer, { type: 'failed', code: 'command_expired' }, 'read 40 s after it was sent');
+      t.strictSame(late.interim, [], 'no door is shut for it');
+    }
+    const expires = broker.move({ when: 'drained', expiresMs: 1 });
+    t.match(await expires.answer, { type: 'failed', code: 'command_expired' }, 'so does what was read in time and could not begin');
     await readOn(running);
     t.equal((await models(broker))[0]?.state, 'resident');
     await close();
@@ -220,7 +224,7 @@ t.test('commands', async (t) => {
     t.match(broker.all('request_vram_budget')[1], { lease: 'b-l1', parts: [{ name: 'context:1', bytes: 0 }, { name: 'weights', bytes: 1_000 }, { name: 'context:2', bytes: 512 }] });
     t.equal(broker.usedBytes, 1_512);
     await broker.move({ target: 'host', when: 'now' }).answer;
-    t.match(await broker.channel.request({ type: 'trim_host', lease: 'b-l1', model: 'm', generation, bytes: null, expiresMs: 1_000 }, { timeoutMs: 10_000 }), { type: 'done', target: 'none', hostBytes: 0 });
+    t.match(await broker.channel.request({ type: 'trim_host', lease: 'b-l1', model: 'm', generation, bytes: null, sentUs: monotonicUs(), expiresMs: 30_000 }, { timeoutMs: 10_000 }), { type: 'done', target: 'none', hostBytes: 0 });
     t.strictSame(await models(broker), []);
     await close();
   });

@@ -1,6 +1,6 @@
 /** A worker: its models by key, the broker’s commands to them, and the calls of its callers. */
 import { LeaseholdError, type ControlMessage, type Limits, type ModelSpec, type ModelState } from '../../protocol/index.js';
-import { misdirected, takeOrder, type Orders } from '../../protocol/node/index.js';
+import { expiresAtUs, refusedUnbegun, takeOrder, type Orders } from '../../protocol/node/index.js';
 import { Announcer } from './announcer.js';
 import { Call, type CallRequest } from './call.js';
 import { nowUs } from './clock.js';
@@ -158,10 +158,10 @@ export class Worker {
     this.#lastCommand += 1;
     const command: DoorCommand = {
       id: this.#lastCommand, lease: message.lease, target: message.target, bytes: message.bytes, when: message.when,
-      waiterSinceUs: message.waiterSinceUs, expiresAtUs: nowUs() + message.expiresMs * 1000,
+      waiterSinceUs: message.waiterSinceUs, expiresAtUs: expiresAtUs(message, nowUs()),
     };
     const host = this.#hostOf(message.lease);
-    const refusal = misdirected(message, this.#options.generation, host !== undefined);
+    const refusal = refusedUnbegun(message, this.#options.generation, host !== undefined);
     if (refusal !== null || host === undefined) {
       if (refusal !== null) this.#send(refusal);
       return;
@@ -178,13 +178,13 @@ export class Worker {
   /** A parked model’s host copy is all of it: giving it back is unloading. Of a resident one it goes beside its calls. */
   #trim(message: Control<'trim_host'>): void {
     const host = this.#hostOf(message.lease);
-    const refusal = misdirected(message, this.#options.generation, host !== undefined);
+    const refusal = refusedUnbegun(message, this.#options.generation, host !== undefined);
     if (refusal !== null || host === undefined) {
       if (refusal !== null) this.#send(refusal);
     } else if (host.states.some(({ state }) => state === 'parked')) {
-      const { id, lease, model, generation, expiresMs } = message;
+      const { id, lease, model, generation, sentUs, expiresMs } = message;
       this.#move({
-        type: 'model_to_device', id, lease, model, generation, expiresMs, target: 'none', device: null, bytes: null, when: 'now',
+        type: 'model_to_device', id, lease, model, generation, sentUs, expiresMs, target: 'none', device: null, bytes: null, when: 'now',
         waiterSinceUs: null, reason: 'trim_host',
       }, true);
     } else {
