@@ -115,7 +115,9 @@ export class Attempts {
 
   /** It was placed by no more than its name, on a card that can never hold it; from now on the broker knows its size. */
   #isMisplaced(error: unknown): boolean {
-    const { code } = LeaseholdError.from(error);
+    const { code, details } = LeaseholdError.from(error);
+    // No other card is large enough: it says so, and that stands.
+    if (details['elsewhere'] === '') return false;
     return code === 'never_fits' && this.#generation !== null && this.#served.device === null && !this.#wasMisplaced && this.#options.signal?.aborted !== true;
   }
 

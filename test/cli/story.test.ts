@@ -29,6 +29,7 @@ t.test('what a person should know of has a line', async (t) => {
     ['leaving_slowly', { why: 'facts (s19) was asked to leave 4 s ago and has not answered' }, 'facts (s19) was asked to leave 4 s ago and has not answered'],
     ['eviction_failed', { why: 'the move took too long' }, 'facts could not be put away (the move took too long)'],
     ['denied', { code: 'never_fits', why: 'facts@llama#1 can never fit' }, 'facts denied, never_fits: facts can never fit'],
+    ['denied', { code: 'never_fits', why: 'facts@llama#1 can never fit on SIM-0; SIM-1 could hold it', elsewhere: 'SIM-1' }, 'facts can never fit on SIM-0; SIM-1 could hold it'],
     ['waiting', { reason: 'no_victims', why: 'sums is pinned' }, 'facts waits: sums is pinned'],
     ['process_ended', { how: 'SIGKILL', cause: 'session_lost', models: 'facts, sums' }, 'process w1 ended by itself (SIGKILL), and with it facts, sums'],
     ['process_ended', { how: 'exit code 1', cause: null, models: 'facts' }, 'process w1 ended by itself (exit code 1), and with it facts'],

@@ -35,6 +35,16 @@ t.test('a worker that ends is replaced once, a way that is lost is sought severa
   t.match(await tried(() => Promise.resolve(losing('never_fits')), {}), { times: 1, error: { code: 'never_fits' } }, 'a refusal stands');
 });
 
+t.test('what its card can never hold is placed anew, once, where another card could hold it', async (t) => {
+  const tooLarge = (details: Readonly<Record<string, string>>): Link => ({
+    callers: { place: () => Promise.resolve({ generation: 'b-w1' }), open: () => Promise.reject(new LeaseholdError('never_fits', details)) },
+    obituaries: { explain: (error: unknown) => Promise.resolve(LeaseholdError.from(error)) },
+  } as unknown as Link);
+  for (const [details, times] of [[{ elsewhere: 'SIM-2' }, 2], [{ elsewhere: '' }, 1], [{}, 2]] as const) {
+    t.match(await tried(() => Promise.resolve(tooLarge(details)), {}), { times, error: { code: 'never_fits' } }, JSON.stringify(details));
+  }
+});
+
 t.test('a broker that says that it ends is left within the deadline, and no later', async (t) => {
   const startedMs = performance.now();
   const { times, error } = await tried(() => Promise.resolve(losing('shutting_down')), { deadlineMs: 700 });

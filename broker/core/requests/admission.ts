@@ -308,7 +308,7 @@ function denyNever(core: Core, card: Card, waiter: Waiter): string {
   const engine = waiter.kind === 'place' ? waiter.engine : (core.processes.get(waiter.generation)?.engine ?? 'holder');
   deny(core, {
     generation: waiter.generation, request: waiter.request, model: waiter.model, class: waiter.class, arrivedUs: waiter.arrivedUs,
-    code: 'never_fits', card, ...shownNeed(core, waiter),
+    code: 'never_fits', card, elsewhereBytes: wholeNeedBytes(core, waiter), ...shownNeed(core, waiter),
     details: { model: waiter.model, needBytes: String(wholeNeedBytes(core, waiter)), device: card.device, mostBytes: String(capacityBytes(card)) },
     text: `${waiter.model} can never fit on ${card.device}: ${neverText(wholeNeedBytes(core, waiter), wholeFloorBytes(core, waiter), engine, card)}`,
   });

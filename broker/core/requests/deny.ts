@@ -1,6 +1,7 @@
 /** Saying no: with the code, the numbers, what could be had, and where else there is room. */
 import { available, closedText, ledgerTermBytes, numbersOf } from '../ledger/available.js';
 import { withoutHeadroom } from '../ledger/headroom.js';
+import { capacityBytes } from '../ledger/need.js';
 import { waiterKey } from './queue.js';
 import { count, emit, explain, inWords, noteAnswered, publish } from '../report.js';
 import type { Card, Core } from '../state.js';
@@ -22,12 +23,14 @@ export interface Denied {
   readonly floorBytes?: number;
   readonly ownHoldBytes?: number;
   readonly retryAfterMs?: number | null;
+  /** It can never fit here: what another card would have to hold of it. */
+  readonly elsewhereBytes?: number;
   readonly verdict?: Verdict;
   readonly victims?: readonly ExplainedVictim[];
 }
 
 /** Why a request is refused; the rest of the answer is filled in by its caller. */
-export type Refusal = Pick<Denied, 'code' | 'details' | 'text' | 'retryAfterMs' | 'card' | 'requestedBytes' | 'needBytes' | 'floorBytes' | 'ownHoldBytes'>;
+export type Refusal = Pick<Denied, 'code' | 'details' | 'text' | 'retryAfterMs' | 'card' | 'requestedBytes' | 'needBytes' | 'floorBytes' | 'ownHoldBytes' | 'elsewhereBytes'>;
 
 /** The one way to say no to a request. */
 export function deny(core: Core, denied: Denied): void {
@@ -37,11 +40,13 @@ export function deny(core: Core, denied: Denied): void {
   const ownHoldBytes = denied.ownHoldBytes ?? 0;
   const numbers = card === null ? null : numbersOf(core, card, { requestedBytes: denied.requestedBytes ?? 0, needBytes, floorBytes, ownHoldBytes });
   const couldHaveBytes = card === null || available(core, card).freeBytes === null ? null : withoutHeadroom((numbers?.availableBytes ?? 0) - floorBytes);
+  const elsewhere = card === null || denied.elsewhereBytes === undefined ? null : largerCards(core, card, denied.elsewhereBytes).join(', ');
+  const text = elsewhere === null || elsewhere === '' ? denied.text : `${denied.text}; ${elsewhere} could hold it`;
   count(core, 'denials');
   count(core, `denials.${denied.code}`);
   const id = explain(core, {
     verdict: denied.verdict ?? 'denied',
-    text: denied.text,
+    text,
     generation: denied.generation, request: denied.request, model: denied.model,
     device: card?.device ?? null, class: denied.class, numbers,
     ...(denied.victims === undefined ? {} : { victims: denied.victims }),
@@ -53,13 +58,13 @@ export function deny(core: Core, denied: Denied): void {
   emit(core, {
     type: 'deny',
     generation: denied.generation, request: denied.request,
-    code: denied.code, details: denied.details,
+    code: denied.code, details: elsewhere === null ? denied.details : { ...denied.details, elsewhere },
     numbers, couldHaveBytes,
     roomElsewhere: card === null || card === core.host || needBytes === 0 ? [] : roomElsewhere(core, card, needBytes),
     retryAfterMs: denied.retryAfterMs ?? null,
     explain: id,
   });
-  publish(core, 'denied', { generation: denied.generation, request: denied.request, model: denied.model, device: card?.device ?? null, code: denied.code, why: denied.text });
+  publish(core, 'denied', { generation: denied.generation, request: denied.request, model: denied.model, device: card?.device ?? null, code: denied.code, why: text, elsewhere });
 }
 
 /** The others of its gang are refused for the same reason, when it ends. */
@@ -78,6 +83,11 @@ function roomElsewhere(core: Core, card: Card, needBytes: number): string[] {
     if (free !== null && free - other.holdBytes >= needBytes) elsewhere.push(other.device);
   }
   return elsewhere;
+}
+
+/** Other cards that are large enough for it, whatever is there now. */
+function largerCards(core: Core, card: Card, bytes: number): string[] {
+  return [...core.cards.values()].filter((other) => other !== card && other.kind !== 'cpu' && other.lost === null && capacityBytes(other) >= bytes).map(({ device }) => device).sort();
 }
 
 /** Why a card cannot give now, for a person. What is held for the request itself is available to it. */

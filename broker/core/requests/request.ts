@@ -99,7 +99,7 @@ function refuseQueueing(core: Core, card: Card, waiter: BudgetWaiter): Refusal |
   if (backoff !== null && extendedLease(core, waiter) === null) return backoffRefusal(core, waiter.model, backoff);
   const wholeBytes = wholeNeedBytes(core, waiter);
   if (wholeBytes > capacityBytes(card)) {
-    return { code: 'never_fits', details: { model: waiter.model, needBytes: String(wholeBytes), device: card.device, mostBytes: String(capacityBytes(card)) }, text: `${waiter.model} can never fit on ${card.device}: ${neverText(wholeBytes, wholeFloorBytes(core, waiter), core.processes.get(waiter.generation)?.engine ?? 'holder', card)}${estimatedText(core, card, waiter)}` };
+    return { code: 'never_fits', elsewhereBytes: wholeBytes, details: { model: waiter.model, needBytes: String(wholeBytes), device: card.device, mostBytes: String(capacityBytes(card)) }, text: `${waiter.model} can never fit on ${card.device}: ${neverText(wholeBytes, wholeFloorBytes(core, waiter), core.processes.get(waiter.generation)?.engine ?? 'holder', card)}${estimatedText(core, card, waiter)}` };
   }
   const host = refuseHost(core, waiter);
   if (host !== null) return host;

@@ -81,7 +81,8 @@ const lines: Readonly<Record<string, (facts: Facts) => Line>> = {
   evicted: (facts) => ['plain', `${facts.who} ${leavings[facts.text('rung')] ?? 'put away'}${facts.after(': ', facts.bytes('freedBytes'), '0', ` of ${facts.card} free again`)}${facts.because('reason')}`],
   eviction_failed: (facts) => ['warn', `${facts.who} could not be put away${facts.because('why')}`],
   leaving_slowly: (facts) => ['warn', facts.text('why')],
-  denied: (facts) => ['warn', `${facts.who} denied, ${facts.text('code')}: ${facts.text('why')}`],
+  // Whoever asked places it there next, unless it is bound to its card: what comes of that has a line of its own.
+  denied: (facts) => (facts.text('elsewhere') !== '' ? ['plain', facts.text('why')] : ['warn', `${facts.who} denied, ${facts.text('code')}: ${facts.text('why')}`]),
   waiting: (facts) => (facts.text('reason') === 'no_victims' ? ['warn', `${facts.who} waits: ${facts.text('why')}`] : null),
   process_ended: (facts) => ended(facts),
   // A worker without its connection is ended, which is told with how.

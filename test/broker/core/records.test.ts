@@ -278,3 +278,16 @@ t.test('an eviction that is not done in time says what keeps the model there: ca
   }
   test.end();
 });
+
+t.test('a model that is too large for its card is refused with the cards that could hold it, and with none where there is none', (test) => {
+  const stage = new Stage();
+  stage.card(card0, { totalBytes: 8 * GiB });
+  stage.card('GPU-1', { totalBytes: 24 * GiB });
+  const asked = (bytes: number) => stage.ask(stage.session('holder'), 'coder', bytes).effects;
+  const first = asked(12 * GiB);
+  test.match(only(first, 'deny'), { code: 'never_fits', details: { device: card0, elsewhere: 'GPU-1' } });
+  test.match(all(first, 'publish').find(({ name }) => name === 'denied')?.data, { elsewhere: 'GPU-1', why: /at most 8\.0 GiB could be had there; GPU-1 could hold it$/ });
+  test.match(only(asked(40 * GiB), 'deny'), { code: 'never_fits', details: { elsewhere: '' } });
+  test.match(newest(stage, 'coder'), [{ verdict: 'denied', text: /could be had there$/ }]);
+  test.end();
+});
