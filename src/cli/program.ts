@@ -178,7 +178,7 @@ function addCommonOptions(command: Command): void {
     .optionsGroup('Common options:')
     .option('--json', 'one JSON object a line on standard output; errors too')
     .option('--config <file>', 'default: $LEASEHOLD_CONFIG, ./leasehold.yaml, ~/.config/leasehold/leasehold.yaml')
-    .option('--state <folder>', 'the state folder: a broker\'s socket, secret, lock and what it has learned')
+    .option('--state <folder>', 'the state folder: a broker\'s socket, secret, lock and what it has learned (default: $LEASEHOLD_STATE, else one in the user\'s runtime folder)')
     .option('--limit <name=value>', 'override a limit (`leasehold limits` lists them); may be repeated', collect)
     .addOption(new Option('--log-level <level>', 'the least that is logged').choices(['silent', 'error', 'warn', 'info', 'debug']))
     .option('--log-file <file>', 'default: standard error')
@@ -186,7 +186,7 @@ function addCommonOptions(command: Command): void {
     .helpOption('-h, --help', 'this help');
 }
 
-const cardOption = (): Option => new Option('--device <card>', 'auto, cpu, sim:SIZE or a UUID; may be repeated').argParser(collect);
+const cardOption = (): Option => new Option('--device <card>', 'auto, cpu, sim:SIZE, sim:SIZE,name=NAME or a UUID; may be repeated').argParser(collect);
 const reserveOption = (): Option => new Option('--reserve <size>', 'bytes kept free on every card, like 256MiB');
 const yieldOption = (): Option => new Option('--yield <size>', 'give way to other programs on every card until so much is free: off, auto or like 2GiB (default: off)');
 const hostMemoryOption = (): Option => new Option('--host-memory <what>', 'lease the machine\'s memory too: auto, system, off or sim:SIZE (default: auto)');

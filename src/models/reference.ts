@@ -49,7 +49,7 @@ export function parseReference(text: string, { cwd, curatedIds }: ReferenceSurro
 /** Throws `reference_invalid` for what is no `owner/name[@revision][:file-or-quant]`. */
 export function parseHubReference(text: string): HubReference {
   const [, repository, revision, selection] = hubShape.exec(text.replace(hubPrefix, '')) ?? [];
-  if (repository === undefined) throw invalid(text, 'it has no owner before a slash');
+  if (repository === undefined) throw invalid(text, 'it is not written as owner/name');
   if (repository.split('/').some(isUnsafePart)) throw invalid(text, 'a name is never made of dots, or with two in a row');
   if (revision?.split('/').some(isUnsafePart) === true) throw invalid(text, 'the revision climbs out of its place');
   if (selection !== undefined && (!selectionShape.test(selection) || selection.split('/').some(isUnsafePart))) {

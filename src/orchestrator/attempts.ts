@@ -62,7 +62,7 @@ export class Attempts {
     const { callers } = this.#link;
     const placement = await callers.place(this.#served, this.#withTimeLeft(), ageMs);
     this.#generation = placement.generation;
-    const caller = await this.#within(callers.open(placement), 'reaching its worker', `it had not answered within the ${String(Math.ceil(this.#timeLeftMs))} ms that were left`);
+    const caller = await this.#within(callers.open(placement), 'reaching its worker', this.#leftText());
     return { caller, options: this.#withTimeLeft() };
   }
 
@@ -132,6 +132,12 @@ export class Attempts {
   #asAsked(error: LeaseholdError): LeaseholdError {
     if (error.code !== 'deadline_passed' || error.details['waitedMs'] !== undefined) return error;
     return new LeaseholdError(error.code, { ...error.details, deadlineMs: this.#deadlineMs }, { cause: error });
+  }
+
+  /** So little time says nothing of the worker. */
+  #leftText(): string {
+    const leftMs = Math.floor(this.#timeLeftMs);
+    return leftMs === 0 ? 'none of that was left when it was found' : `it had not answered within the ${String(leftMs)} ms that were left`;
   }
 
   #withTimeLeft(): CallOptions & { readonly deadlineMs: number } {

@@ -81,7 +81,7 @@ t.test('what is refused is told with what to do, and leaves nothing behind', asy
   const before = readdirSync(join(work, 'store'), { recursive: true }).length;
   t.match(await leasehold('pull', 'o/evil'), { code: 2, err: /EvilForCausalLM[\s\S]*help:/ });
   t.match(await leasehold('pull', `${name}:Q8_0`), { code: 2, err: /no GGUF Q8_0[\s\S]*It has: F16 \(0\.00 GiB\)/ });
-  t.match(await leasehold('pull', 'nothing'), { code: 2, err: /^(asking .*\n)?error: "nothing" does not name a model: it has no owner before a slash\.\n  help: It must be a Hugging Face ID/ });
+  t.match(await leasehold('pull', 'nothing'), { code: 2, err: /^(asking .*\n)?error: "nothing" does not name a model: it is not written as owner\/name\.\n  help: It must be a Hugging Face ID/ });
   t.match(await leasehold('pull', './a'), { code: 2, err: /it is on this machine, and nothing was pulled/ });
   t.match(await leasehold('pull', name, '--pin', 'x'), { code: 2, err: /FILE=SHA256/ });
   t.match(await leasehold('pull', name, '--pin', `tiny-facts-f16.gguf=${'0'.repeat(64)}`), { code: 2, err: /is pinned to sha256 0000/ });

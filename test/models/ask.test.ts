@@ -253,6 +253,18 @@ t.test('the command', async (t) => {
     t.match(await of('o/both', '--engine', 'llama'), { error: { code: 'input_invalid', message: /^--engine: llama does not load safetensors/ } });
     t.equal(hub.requests.length, 0);
   });
+  t.test('tells what a script of the simulated engine says of itself', async (t) => {
+    const config = join(folder, 'simulated.yaml');
+    writeFileSync(config, `models:\n  story: { engine: simulated, context: 4k, source: 'sim:{"weightsBytes":15032385536,"contextBytesPerToken":524288}' }\n  mute: { engine: simulated, source: 'sim:{}' }\n  peak: { engine: simulated, source: 'sim:{"weightsBytes":1000,"contextBytesPerToken":0,"computeBytes":24,"loadPeakBytes":2000}' }\n`);
+    const { out } = await run('estimate', 'story', '--config', config);
+    t.match(out, /^story · simulated · a context of 4096 tokens$/m);
+    t.match(out, /^weights +14\.0 GiB +its script says so$/m);
+    t.match(out, /^contexts +2\.0 GiB +524288 B a token, as its script says$/m);
+    t.match(out, /^A lease of 17\.6 GiB: /m);
+    t.match(JSON.parse((await run('estimate', 'story', '--context', '1024', '--parallel', '2', '--config', config, '--json')).out), { model: 'story', engine: 'simulated', contextTokens: 1_024, parallel: 2, kv: { bytes: 1_073_741_824 }, total: { bytes: 16_106_127_360 } });
+    t.match(JSON.parse((await run('estimate', 'peak', '--config', config, '--json')).out), { total: { bytes: 1_024 }, loadPeak: { bytes: 2_000 } });
+    t.match(await run('estimate', 'mute', '--config', config), { code: 2, err: /No size can be worked out for mute: it is a script of the simulated engine that states no weightsBytes/ });
+  });
   t.test('tells how wrong past estimates were', async (t) => {
     const state = join(folder, 'state');
     mkdirSync(state, { mode: 0o700 });

@@ -106,7 +106,7 @@ t.test('R127: a reference', async (t) => {
       t.equal(code, 'reference_invalid', text);
       t.match(help, /a Hugging Face ID like owner\/model or owner\/model@revision/);
     }
-    t.match(thrown(() => parse('model')).message, /^"model" does not name a model: it has no owner before a slash\.$/);
+    t.match(thrown(() => parse('model')).message, /^"model" does not name a model: it is not written as owner\/name\.$/);
   });
 
   t.test('is written at its shortest in records', async (t) => {

@@ -234,7 +234,7 @@ function takenBack(core: Core, waiter: Waiter): { readonly verdict: 'expired' | 
   const forWhat = waiter.reason === 'queued' ? '' : `: ${waiter.reason}`;
   const isOver = leftMs <= deadlineNearMs;
   return isOver
-    ? { verdict: 'expired', text: `${waited}, to the end of its deadline of ${durationText(waiter.deadlineMs)}${forWhat}` }
+    ? { verdict: 'expired', text: `${waited}, until its deadline (${durationText(waiter.deadlineMs)} were left of it when it asked)${forWhat}` }
     : { verdict: 'cancelled', text: `${waited} and was taken back by its requester, ${durationText(leftMs)} before its deadline${forWhat}` };
 }
 

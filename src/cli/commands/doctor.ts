@@ -50,7 +50,7 @@ export async function doctor(context: CommandContext, args: readonly unknown[], 
 
 function chosen(wanted: readonly string[], engines: boolean): readonly Check[] {
   const unknown = wanted.find((group) => !groups.has(group));
-  if (unknown !== undefined) throw new LeaseholdError('input_invalid', { field: 'group', reason: `must be one of ${[...groups.keys()].join(', ')}, not ${JSON.stringify(unknown)}` });
+  if (unknown !== undefined) throw new LeaseholdError('input_invalid', { field: 'group', reason: `must be one of ${[...groups.keys()].join(', ')}, not ${JSON.stringify(unknown)}` }, { help: '`leasehold doctor` looks at all of them; `leasehold doctor cards rungs` at two.' });
   const asked = wanted.length === 0 ? allChecks : allChecks.filter(({ id }) => wanted.includes(groupOf(id)));
   return engines ? asked : asked.filter(({ startsEngine }) => startsEngine !== true);
 }

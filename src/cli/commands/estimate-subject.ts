@@ -15,6 +15,8 @@ import { asPath, modelReference } from './model-reference.js';
 export interface Subject {
   /** An absolute path, or a reference. */
   readonly model: string;
+  /** `sim:{…}`: a script of the simulated engine, which says its sizes itself. */
+  readonly script?: string;
   /** What is configured under its name; empty where it is no name. */
   readonly configured: { readonly backend?: Backend; readonly contextTokens?: number; readonly parallel?: number; readonly ranks?: number; readonly declaredBytes?: number };
 }
@@ -36,16 +38,21 @@ async function namedSubject(name: string, engine: Backend | undefined, models: R
   const key = Object.keys(models).find((own) => own === name || models[own]?.aliases?.includes(name) === true) ?? (Object.hasOwn(tinyModels, name) ? name : null);
   if (key === null) return null;
   const model = models[key] ?? { source: name };
+  if (model.source.startsWith('sim:')) return simulatedSubject(name, key, model);
   const { contextTokens, parallel, declaredBytes, cards } = model;
   const backend = engine ?? backendOf(model.engine ?? 'llama');
   const sizes = { ...(contextTokens === undefined ? {} : { contextTokens }), ...(parallel === undefined ? {} : { parallel }), ...(typeof declaredBytes === 'number' ? { declaredBytes } : {}) };
   const spread = cards === undefined || backend === 'llama' ? {} : { ranks: cards };
-  return { model: await sourceOf(name, key, model, backend, io), configured: { ...(backend === undefined ? {} : { backend }), ...sizes, ...spread } };
+  return { model: await sourceOf(key, model, backend, io), configured: { ...(backend === undefined ? {} : { backend }), ...sizes, ...spread } };
 }
 
-async function sourceOf(name: string, key: string, model: ModelOptions, backend: Backend | undefined, io: Pick<Io, 'cwd' | 'env'>): Promise<string> {
+async function simulatedSubject(name: string, key: string, model: ModelOptions): Promise<Subject> {
+  const served = (await servedModels({ models: { [key]: model } })).find((one) => one.name === key);
+  return { model: name, script: model.source, configured: { ...(served === undefined ? {} : { contextTokens: served.contextTokens }), ...(model.parallel === undefined ? {} : { parallel: model.parallel }) } };
+}
+
+async function sourceOf(key: string, model: ModelOptions, backend: Backend | undefined, io: Pick<Io, 'cwd' | 'env'>): Promise<string> {
   const { source } = model;
-  if (source.startsWith('sim:')) throw new LeaseholdError('estimate_unknown', { model: name, reason: 'it is a script of the simulated engine, which has no weights' });
   // What is not staged yet can be estimated all the same, though not run.
   if (source.startsWith('hf.co/')) return await stagedFile(source, backend, io) ?? source;
   const tiny = Object.hasOwn(tinyModels, source) ? tinyModels[source] : undefined;

@@ -3,6 +3,7 @@ import { readdirSync, statSync } from 'node:fs';
 import { LeaseholdError, defaultLimits, parseBytes } from '../../../protocol/index.js';
 import { askEstimate, type Question } from '../../models/estimate/ask.js';
 import type { Backend } from '../../models/estimate/options.js';
+import { simulatedEstimate, type SimulatedEstimate } from '../../models/estimate/simulated.js';
 import { errorsOf } from '../../models/learned/learned-size.js';
 import { learnedFolder, listLearned } from '../../models/learned/learned-store.js';
 import { defaultStatePath } from '../../orchestrator/state.js';
@@ -11,7 +12,7 @@ import { stoppableOnceConfigured, type CommandContext } from '../context.js';
 import { exitCodes } from '../exit-codes.js';
 import { writeJson, writeLine } from '../report.js';
 import { tableColumns } from '../terminal/table.js';
-import { renderErrors, renderEstimate } from '../views/estimate-view.js';
+import { renderErrors, renderEstimate, renderSimulated } from '../views/estimate-view.js';
 import { subjectOf } from './estimate-subject.js';
 import { sourceNames } from './source-names.js';
 
@@ -44,6 +45,10 @@ export async function estimateCommand(context: CommandContext, args: readonly un
   return stoppableOnceConfigured(context, async (signal) => {
     const { options: config } = await context.config();
     const meant = await subjectOf(model, options.engine, config, io);
+    if (meant.script !== undefined) {
+      tellSimulated(context, meant.model, simulatedEstimate(meant.model, meant.script, question.contextTokens ?? meant.configured.contextTokens ?? 0, question.parallel ?? meant.configured.parallel ?? 1));
+      return exitCodes.done;
+    }
     const draft = options.draft === undefined ? null : (await subjectOf(options.draft, options.engine, config, io)).model;
     const surroundings = { env: io.env, cwd: io.cwd, limits: { ...defaultLimits, ...config.limits }, learnedFolder: learnedFolder(config.stateFolder ?? defaultStatePath()), signal };
     const answer = await askEstimate({ ...meant.configured, ...question, contextTokens: question.contextTokens ?? meant.configured.contextTokens ?? null, declaredBytes: question.declaredBytes ?? meant.configured.declaredBytes ?? null, model: meant.model, draft }, surroundings).catch((error: unknown) => { throw asTyped(error); });
@@ -51,6 +56,11 @@ export async function estimateCommand(context: CommandContext, args: readonly un
     else for (const line of [...renderEstimate(answer, { columns: tableColumns(io.stdout), palette }), ...chosenNote(meant.model, answer.estimate.options.backend, options.engine)]) writeLine(io, line);
     return exitCodes.done;
   });
+}
+
+function tellSimulated({ io, json, palette }: CommandContext, model: string, estimate: SimulatedEstimate): void {
+  if (json) writeJson(io, { model, engine: 'simulated', ...estimate });
+  else for (const line of renderSimulated(model, estimate, { columns: tableColumns(io.stdout), palette })) writeLine(io, line);
 }
 
 /** Of a folder with both formats: which was taken, and why. */

@@ -2,6 +2,7 @@
 import type { Answer } from '../../models/estimate/ask.js';
 import type { CardEstimate } from '../../models/estimate/estimate.js';
 import type { Figure } from '../../models/estimate/figure.js';
+import type { SimulatedEstimate } from '../../models/estimate/simulated.js';
 import type { LearnedError } from '../../models/learned/learned-size.js';
 import { beyondTraining } from '../commands/training.js';
 import type { Palette } from '../terminal/colour.js';
@@ -34,6 +35,17 @@ export function renderEstimate({ estimate, engine, trainedTokens, learned }: Ans
     ...learned.map((one) => learnedLine(one, options.contextTokens)),
     ...(beyond === null ? [] : [palette.yellow(beyond)]),
     ...note,
+  ];
+}
+
+/** The word of a script of the simulated engine. */
+export function renderSimulated(model: string, { contextTokens, parallel, weights, kv, compute, total, loadPeak }: SimulatedEstimate, { columns, palette }: EstimateStyle): readonly string[] {
+  const contexts = `${parallel === 1 ? 'a context' : `${String(parallel)} contexts`} of ${String(contextTokens)} tokens`;
+  const rows = Object.entries({ weights, contexts: kv, compute, total, 'load peak': loadPeak }).map(([name, figure]) => [name, sizeOf(figure), figure.how]);
+  return [
+    [palette.bold(plainLine(model)), 'simulated', contexts].join(' · '),
+    ...renderTable([{ title: 'part' }, { title: 'bytes', align: 'right' }, { title: 'how', shrinkTo: 20, keeps: 'all' }], rows, columns, palette),
+    `A lease of ${palette.bold(formatBytes(leased(loadPeak.bytes)))}: with the headroom of a tenth, and the process's own floor besides.`,
   ];
 }
 

@@ -261,7 +261,7 @@ t.test('a request that its requester takes back is told with its wait: at the en
   const late = stage.ask(holder, 'late', 4 * GiB, { deadlineMs: 300 });
   stage.pass(270);
   stage.send({ type: 'request_cancelled', generation: holder, request: late.request });
-  test.match(newest(stage, 'late'), [{ verdict: 'expired', waitedMs: 270, text: /^late waited 270 ms, to the end of its deadline of 300 ms: one, two are pinned .*: 4\.4 GiB needed, 2\.0 GiB available/ }]);
+  test.match(newest(stage, 'late'), [{ verdict: 'expired', waitedMs: 270, text: /^late waited 270 ms, until its deadline \(300 ms were left of it when it asked\): one, two are pinned .*: 4\.4 GiB needed, 2\.0 GiB available/ }]);
   const early = stage.ask(holder, 'early', 4 * GiB, { deadlineMs: 60_000 });
   stage.pass(1_000);
   stage.send({ type: 'request_cancelled', generation: holder, request: early.request });
