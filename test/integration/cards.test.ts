@@ -105,14 +105,17 @@ t.test('B107: a probe that begins to fail for all cards ends nothing and evicts 
     setUsed({ [first]: 100, [second]: 100 });
     const names = ['one', 'two', 'three'];
     const orchestrator = await open(t, { devices: [first, second], allowLedgerOnly, models: {
-      ...Object.fromEntries(names.map((name) => [name, scripted({ text: name, tokenCharacters: 1 })])), late: scripted({ text: 'late' }),
+      ...Object.fromEntries(names.map((name) => [name, scripted({ text: `${name} `, textTimes: 300, tokensPerSecond: 100 }, { parallel: 2 })])), late: scripted({ text: 'late' }),
     } });
-    for (const name of names) await orchestrator.load(name);
+    const busy = names.map((name) => orchestrator.generate(name, 'go on', { maxTokens: 1_000_000 }));
+    const texts = busy.map((generation) => generation.result());
+    await until('three busy models', async () => (await orchestrator.ledger()).leases.filter(({ inFlight }) => inFlight === 1).length === 3);
     const good = readFileSync(join(bin, 'nvidia-smi'), 'utf8');
     writeFileSync(join(bin, 'nvidia-smi'), '#!/bin/sh\necho "Failed to initialize NVML: Driver/library version mismatch"; exit 18\n');
     await until('both cards to be unreadable', async () => (await orchestrator.ledger()).cards.every(({ missing, sampleAgeMs }) => missing !== null && /version mismatch/.test(missing.reason) && (sampleAgeMs ?? 0) > 1_000));
-    const calls = await Promise.all(names.map((name) => orchestrator.generate(name, 'are you there?').result()));
-    t.strictSame(calls.map(({ text }) => text), names, 'whoever is there serves on');
+    t.strictSame((await Promise.all(texts)).map(({ text }) => text), names.map((name) => `${name} `.repeat(300)), 'whoever runs, runs to its end');
+    const calls = await Promise.all(names.map((name) => orchestrator.generate(name, 'are you there?', { maxTokens: 1 }).result()));
+    t.ok(calls.every(({ text }) => text !== ''), 'and serves on');
     const late = orchestrator.generate('late', 'and I?', { deadlineMs: 2_000 }).result();
     if (allowLedgerOnly) t.match(await late, { text: 'late' }, 'by the ledger alone where that is allowed');
     else t.match(await refusal(late), { code: 'device_unmeasured', message: /unknown \(failed\)/ });
@@ -127,9 +130,14 @@ t.test('B107: a probe that begins to fail for all cards ends nothing and evicts 
 t.test('B109: what is kept free card by card is named in any order, and by no card that is not there', async (t) => {
   fakeSmi(folder(t))({ [first]: 100, [second]: 300 });
   const reserveBytes = { [second]: 8 * MiB, [first]: 20 * MiB };
-  const orchestrator = await open(t, { devices: [first, second], reserveBytes });
-  t.strictSame((await orchestrator.ledger()).cards.map((card) => [card.device, card.reserveBytes]), [[first, 20 * MiB], [second, 8 * MiB]]);
-  await orchestrator.close();
+  for (const inOrder of [Object.entries(reserveBytes), Object.entries(reserveBytes).reverse()]) {
+    for (const devices of [[first, second], [second, first]]) {
+      const orchestrator = await open(t, { devices, reserveBytes: Object.fromEntries(inOrder) });
+      const found = (await orchestrator.ledger()).cards.map((card) => [card.device, card.reserveBytes] as const);
+      t.strictSame(Object.fromEntries(found), reserveBytes);
+      await orchestrator.close();
+    }
+  }
   t.match(await refusal(createOrchestrator({ broker: 'own', stateFolder: folder(t), devices: [first, second], reserveBytes: { ...reserveBytes, 'GPU-zzz': 4 * MiB } })), { code: 'device_unknown', details: { device: 'GPU-zzz' } });
 });
 

@@ -1,5 +1,5 @@
 /** Host applications as processes: one owns the broker, others attach; they block, close, crash, and leave nothing. */
-import { readFileSync } from 'node:fs';
+import { readFileSync, readdirSync, readlinkSync } from 'node:fs';
 import t from 'tap';
 import { startHost, type Host } from '../integration/host-process.js';
 import { MiB, carriers, eager, engine, folder, keyOf, lives, open, quick, refusal, scripted, socketsIn, until, workerPid } from '../integration/support.js';
@@ -17,6 +17,19 @@ async function ledgerOf(host: Host): Promise<LedgerState> {
   return (await host.hear('ledger'))['ledger'] as LedgerState;
 }
 
+/** What each descriptor of a process leads to. One that closes meanwhile leads nowhere. */
+function openedBy(pid: number): readonly string[] {
+  const folder = `/proc/${String(pid)}/fd`;
+  return readdirSync(folder).flatMap((fd) => {
+    try {
+      return [readlinkSync(`${folder}/${fd}`)];
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+      throw error;
+    }
+  });
+}
+
 t.test('a host that has closed ends by itself: no timer, socket or child holds it', async (t) => {
   const stateFolder = folder(t);
   const host = startHost(t, given(stateFolder));
@@ -29,6 +42,25 @@ t.test('a host that has closed ends by itself: no timer, socket or child holds i
   await host.hear('closed');
   t.equal(await host.exited, 0);
   t.strictSame([carriers(String(bootId)), socketsIn(stateFolder)], [[], []]);
+});
+
+t.test('B85: kill -9 of a worker: its two grandchildren end with it within five seconds, and its host lives on', async (t) => {
+  const host = startHost(t, given(folder(t), { engines: engine({ grandchildren: 2, grandchildrenDetached: true, ignoreSigterm: true }) }));
+  const { bootId } = await host.hear('up');
+  const before = new Set(carriers(String(bootId)));
+  host.tell('stream', 'talks');
+  await host.hear('streaming');
+  const [worker] = (await ledgerOf(host)).workers;
+  const family = carriers(String(bootId)).filter((pid) => !before.has(pid) && pid !== worker?.pid);
+  t.ok(family.length >= 2, 'what it started');
+  process.kill(worker?.pid ?? 0, 'SIGKILL');
+  const diedMs = performance.now();
+  await until('what it started to be gone', () => !family.some(lives));
+  t.ok(performance.now() - diedMs < 5_000);
+  t.ok(lives(host.pid));
+  t.match(await host.hear('failed'), { word: 'stream', code: 'worker_exited' });
+  host.tell('ask', 'brief', 'hello');
+  t.match(await host.hear('answered'), { text: 'brief' });
 });
 
 t.test('B85: kill -9 of the host: workers and grandchildren end with it, and the next broker starts on the same folder', async (t) => {
@@ -299,12 +331,26 @@ t.test('a host that blocks its loop for seconds loses neither its workers nor a 
   t.notOk(after.counters['terminations.silent']);
 });
 
-t.test('B52: the process that owns the broker has no GPU library in it, whatever cards there are', async (t) => {
-  const host = startHost(t, given(folder(t), { devices: ['auto'] }));
-  await host.hear('up');
-  host.tell('ask', 'brief', 'hello');
-  await host.hear('answered');
-  const maps = readFileSync(`/proc/${String(host.pid)}/maps`, 'utf8');
-  t.match(maps, /libc\.so/, 'what it has loaded can be read');
-  t.notMatch(maps, /libcuda|libnvidia|libcublas|nvidia-ml|librocm|ggml/);
+t.test('B52: the process that owns the broker has no GPU library in it and no card open, with two cards and no model, and after a call', async (t) => {
+  for (const devices of [['sim:64MiB,name=one', 'sim:64MiB,name=two'], ['auto']]) {
+    const host = startHost(t, given(folder(t), { devices }));
+    await host.hear('up');
+    const check = (when: string): void => {
+      const maps = readFileSync(`/proc/${String(host.pid)}/maps`, 'utf8');
+      t.match(maps, /libc\.so/, 'what it has loaded can be read');
+      t.notMatch(maps, /libcuda|libnvidia|libcublas|nvidia-ml|librocm|ggml/, when);
+      const open = openedBy(host.pid);
+      t.ok(open.some((path) => path.startsWith('socket:')), 'what it has open can be read');
+      t.strictSame(open.filter((path) => /^\/dev\/(nvidia|dri|kfd|dxg)/.test(path)), [], when);
+    };
+    const ledger = await ledgerOf(host);
+    if (devices.length === 2) t.equal(ledger.cards.length, 2);
+    t.strictSame([ledger.workers, ledger.leases], [[], []], 'no models');
+    check('before any model');
+    host.tell('ask', 'brief', 'hello');
+    await host.hear('answered');
+    check('after a call');
+    host.tell('close');
+    await host.hear('closed');
+  }
 });

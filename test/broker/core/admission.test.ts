@@ -280,12 +280,13 @@ t.test('B191: with no probe the ledger alone grants, flagged unverified; and a h
   stage.card(card0, { totalBytes: 12 * GiB });
   const holder = stage.session('holder');
   const lease = stage.resident(holder, 'm', 6 * GiB);
-  stage.truth().foreignBytes = 5 * GiB;
-  stage.sample();
   const chargedBytes = stage.chargedBytes();
-  test.equal(only(stage.ask(holder, 'm', 6 * GiB, { lease }).effects, 'grant').lease, lease, 'renewed');
-  test.equal(only(stage.ask(holder, 'm', 6 * GiB, { lease }).effects, 'grant').lease, lease, 'and again');
-  test.equal(stage.chargedBytes(), chargedBytes, 'and charged once');
+  for (const foreignBytes of [0, 5 * GiB]) {
+    stage.truth().foreignBytes = foreignBytes;
+    stage.sample();
+    for (const time of ['renewed', 'and again']) test.equal(only(stage.ask(holder, 'm', 6 * GiB, { lease }).effects, 'grant').lease, lease, `${time}, with ${String(12 - 6 - foreignBytes / GiB)} GiB free`);
+    test.equal(stage.chargedBytes(), chargedBytes, 'and charged once');
+  }
   test.equal(all(stage.ask(holder, 'm', 6 * GiB).effects, 'grant').length, 0, 'without its name it is another 6 GiB');
   test.end();
 });

@@ -337,6 +337,29 @@ t.test('B101: a placement takes the card where it fits without evicting, else th
   test.end();
 });
 
+t.test('B101: 6 and 20 GiB free of 24 each: 15 GiB go to the second without evicting; where both are full, the card whose models are back sooner gives way', (test) => {
+  const stage = new Stage();
+  for (const device of ['GPU-0', 'GPU-1']) stage.card(device, { totalBytes: 24 * GiB });
+  const holder = stage.session('holder');
+  stage.resident(holder, 'slow', Math.floor(18 * GiB / 1.1), { device: 'GPU-0' });
+  stage.resident(holder, 'quick', Math.floor(4 * GiB / 1.1), { device: 'GPU-1' });
+  const first = only(stage.place(stage.session(), 'm', { estimateBytes: 15 * GiB }).effects, 'spawn');
+  test.same(first.devices, ['GPU-1']);
+  test.equal(all(stage.effects, 'move').length, 0, 'nobody is evicted');
+
+  for (const [slower, cheaper] of [['a', 'GPU-1'], ['b', 'GPU-0']] as const) {
+    const full = new Stage();
+    for (const device of ['GPU-0', 'GPU-1']) full.card(device, { totalBytes: 24 * GiB });
+    const owner = full.session('holder');
+    full.resident(owner, 'a', 18 * GiB, { device: 'GPU-0' });
+    full.resident(owner, 'b', 18 * GiB, { device: 'GPU-1' });
+    full.pass(61_000);
+    for (const model of ['a', 'b']) full.core.models.get(model)!.loadMs = model === slower ? 60_000 : 1_000;
+    test.same(only(full.place(full.session(), 'm', { estimateBytes: 15 * GiB }).effects, 'spawn').devices, [cheaper], `where ${slower} takes a minute to come back`);
+  }
+  test.end();
+});
+
 t.test('D4: a placement queues and evicts for the floor like any request; a worker without models is the cheapest victim', (test) => {
   const stage = new Stage();
   stage.card(card0, { totalBytes: 4 * GiB, floorBytes: GiB });

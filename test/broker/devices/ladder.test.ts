@@ -105,12 +105,13 @@ t.test('nvidia-smi', async (t) => {
   });
 
   t.test('B103: a card that cannot be measured does not hide the others, nor does a run that fails half way', async (t) => {
-    const rung = rungOf('half', 'printf "GPU-a, 24576, [N/A], Disabled, [N/A], 1, A\\nGPU-b, [N/A], [N/A], Disabled, [N/A], 1, B\\nGPU-c, 81920, 5, Disabled, Enabled, 1, C\\nGPU-d, 81920, 5, Disabled, Disabled, 1, D\\nUnable to determine the device handle\\n"; exit 15');
+    const rung = rungOf('half', 'printf "GPU-a, 24576, [N/A], Disabled, [N/A], 1, A\\nGPU-b, [N/A], [N/A], Disabled, [N/A], 1, B\\nGPU-c, 81920, 5, Disabled, Enabled, 1, C\\nGPU-d, 81920, 5, Disabled, Disabled, 1, D\\nGPU-f, 81920, [Insufficient Permissions], Disabled, Disabled, 1, F\\nUnable to determine the device handle\\n"; exit 15');
     t.match(await rung.discover(), {
-      cards: [{ device: 'GPU-a' }, { device: 'GPU-d' }],
+      cards: [{ device: 'GPU-a' }, { device: 'GPU-d' }, { device: 'GPU-f', totalBytes: 81_920 * mebibyte }],
       unmeasured: [{ device: 'GPU-b', reason: /N\/A/ }, { device: 'GPU-c', reason: /MIG mode/ }],
     });
     t.match(await rung.read('GPU-a'), { kind: 'missing', reading: 'unsupported' });
+    t.match(await rung.read('GPU-f'), { kind: 'missing', reason: /Insufficient Permissions/ }, 'unknown, and no number');
     t.match(await rung.read('GPU-d'), { kind: 'read', usedBytes: 5 * mebibyte });
     t.match(await rung.read('GPU-e'), { kind: 'missing', reading: 'failed', reason: /exit code 15/ });
     t.strictSame([...parseSmiRows('warning, not, a, row\n\n').keys()], []);
