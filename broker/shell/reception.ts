@@ -191,6 +191,8 @@ export class Reception implements Desk {
       case 'ledger':
       case 'explain':
         session.channel.send(queries.answer(message));
+        // A pass over all there is: one a turn, so that a peer full of questions costs the others one of them at a time.
+        session.channel.spendTurn();
         return;
       case 'card_allocate':
       case 'card_free':

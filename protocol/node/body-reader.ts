@@ -1,6 +1,7 @@
 /**
  * Bodies out of chunks, one at a time, to whoever reads; reading can be stopped
  * between any two of them, also in the middle of a chunk, and nothing is lost.
+ * Of one peer only so many are handed out before the others have their turn.
  */
 import type { LeaseholdError } from '../errors.js';
 import { FrameDecoder, type FrameEnd } from '../frame.js';
@@ -10,7 +11,13 @@ export interface BodyReaderEvents {
   onBody(body: Uint8Array): void;
   /** A length above the limit: once, after the bodies before it. */
   onFault(fault: LeaseholdError): void;
+  /** The rest comes in the next turn of the loop: until `onNextTurn` nothing need be read. */
+  onTurnSpent(): void;
+  onNextTurn(): void;
 }
+
+/** Bodies of one peer in one turn of the loop, which is some milliseconds of the broker's: more wait until others were heard. */
+export const bodiesPerTurnMax = 64;
 
 export class BodyReader {
   readonly #decoder: FrameDecoder;
@@ -19,7 +26,9 @@ export class BodyReader {
   #bodies: Uint8Array[] = [];
   #next = 0;
   #waitingBytes = 0;
-  #state: 'reading' | 'yielding' | 'paused' | 'stopped' = 'reading';
+  #state: 'reading' | 'yielding' | 'spent' | 'paused' | 'stopped' = 'reading';
+  /** Bodies that may still be handed out in this turn. */
+  #left = bodiesPerTurnMax;
 
   constructor(bodyBytesMax: number, events: BodyReaderEvents) {
     this.#decoder = new FrameDecoder(bodyBytesMax);
@@ -49,7 +58,20 @@ export class BodyReader {
       this.#bodies.push(body);
       this.#waitingBytes += body.length;
     }
+    if (this.reading) this.#left = bodiesPerTurnMax;
     this.#handOut();
+  }
+
+  /** What was handed out last was work enough for one turn. */
+  spendTurn(): void {
+    if (this.#state !== 'reading') return;
+    this.#state = 'spent';
+    this.#events.onTurnSpent();
+    setImmediate(() => {
+      // It may have been paused and resumed meanwhile, or have ended.
+      if (this.#state === 'spent') this.#resume();
+      if (this.#state !== 'spent') this.#events.onNextTurn();
+    });
   }
 
   pause(): void {
@@ -75,7 +97,7 @@ export class BodyReader {
 
   /** Hands out what there is, because nothing more will come; what is paused again by it stays. */
   flush(): void {
-    if (this.#state !== 'stopped') this.#resume();
+    if (this.#state !== 'stopped') this.#resume(Infinity);
   }
 
   /** For good: nothing is handed out any more. */
@@ -89,14 +111,19 @@ export class BodyReader {
     return this.#decoder.end();
   }
 
-  #resume(): void {
+  #resume(left = bodiesPerTurnMax): void {
     this.#state = 'reading';
+    this.#left = left;
     this.#handOut();
   }
 
   #handOut(): void {
     // Looked at anew each time: handing one out may change it, and may hand out those after it.
     while (this.reading && this.#next < this.#bodies.length) {
+      if (this.#left-- === 0) {
+        this.spendTurn();
+        return;
+      }
       const body = this.#bodies[this.#next++] as Uint8Array;
       this.#waitingBytes -= body.length;
       this.#events.onBody(body);

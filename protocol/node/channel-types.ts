@@ -56,6 +56,8 @@ export interface Channel<P extends Plane> {
   /** Stop and go on reading. While stopped, the peer's end may go unnoticed too. */
   pause(): void;
   resume(): void;
+  /** What came last was work enough: what this peer has sent after it is heard in the next turn of the loop, after the others. */
+  spendTurn(): void;
   /** Send what was sent, then close; what still comes is dropped. `onClose` (`closed`) tells that all was handed over or flushTimeoutMs passed. */
   end(): void;
   /**

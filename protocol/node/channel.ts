@@ -86,6 +86,8 @@ class StreamChannel<P extends Plane> implements Channel<P>, Holding {
     this.#reader = new BodyReader(this.#session.listens ? limits.preAuthFrameBytesMax : limits.frameBytesMax, {
       onBody: (body) => this.#take(body),
       onFault: (fault) => this.destroy(fault),
+      onTurnSpent: () => { this.#stream.pause(); },
+      onNextTurn: () => { if (!this.#reader.paused && this.open) this.#stream.resume(); },
     });
     if (this.#session.listens) this.#awaitHello(limits.helloTimeoutMs);
     const leave = total?.join(this);
@@ -168,6 +170,10 @@ class StreamChannel<P extends Plane> implements Channel<P>, Holding {
     this.#reader.resume();
     // A handler may have stopped it again.
     if (!this.#reader.paused) this.#stream.resume();
+  }
+
+  spendTurn(): void {
+    this.#reader.spendTurn();
   }
 
   end(): void {

@@ -74,3 +74,18 @@ t.test('D7: a holder whose connection a process of its own goes on with has not 
   await until('its end to be seen', async () => await leaseOf('handed') === null);
   await until('nobody to be left', async () => (await orchestrator.ledger()).holders.every(({ pid }) => pid === process.pid));
 });
+
+t.test('a peer full of questions is answered one of them a turn: another that asks once is not behind all of them', async (t) => {
+  const stateFolder = folder(t);
+  await open(t, { stateFolder, devices: ['sim:64MiB'], models: {} });
+  let answered = 0;
+  const flood = await peer(stateFolder, 'client');
+  const other = await peer(stateFolder, 'client');
+  const asked = Array.from({ length: 900 }, () => flood.channel.request({ type: 'ledger' }, { timeoutMs: null }).then(() => { answered += 1; }));
+  await other.channel.request({ type: 'ledger' }, { timeoutMs: null });
+  t.ok(answered < 30, `${String(answered)} of 900 were before it`);
+  await Promise.all(asked);
+  t.equal(answered, 900, 'and none is lost');
+  flood.channel.end();
+  other.channel.end();
+});
