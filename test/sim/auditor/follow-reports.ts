@@ -127,10 +127,12 @@ export function followAnnouncement(book: Book, event: Extract<CoreEvent, { type:
   }
   // One that is back goes on with whatever it has, a copy alone among it.
   const isBack = book.process(event.generation)?.state === 'away';
-  for (const { lease, residentBytes, state } of event.models) {
-    const known = book.leases.get(lease ?? '');
+  for (const { lease, model, residentBytes, state } of event.models) {
+    const owned = book.leases.get(lease ?? '');
+    // Under no name of its own it speaks of whatever it has of that model that it does not name besides.
+    const known = owned?.generation === event.generation ? owned : book.leasesOf(event.generation).find((own) => own.model === model && !named.has(own.lease));
     // The grant had come, and its load began with nobody to tell.
-    if (isBack && known?.generation === event.generation && known.stage === 'granted' && state !== 'parked' && state !== 'absent') known.stage = 'loading';
+    if (isBack && known !== undefined && known.stage === 'granted' && state !== 'parked' && state !== 'absent') known.stage = 'loading';
     const ended = book.closedLeases.get(lease ?? '');
     if (ended?.generation === event.generation && (residentBytes > 0 || (isBack && state !== 'absent'))) Object.assign(ended, { revived: true, neverCame: false });
   }
