@@ -39,7 +39,7 @@ export function checkGrant(check: Check, grant: EffectOf<'grant'>): void {
   checkReading(check, name, card);
   checkSum(check, name, card, moreBytes, request);
   // What its owner may have said too soon of an earlier charge is there already.
-  checkTruth(check, name, card, grant.generation, Math.max(0, grant.chargedBytes - Math.max(lease?.promiseBytes ?? 0, lease?.shownBytes ?? 0)));
+  checkTruth(check, name, card, grant.generation, Math.max(0, grant.chargedBytes - Math.max(lease?.promiseBytes ?? 0, lease?.shownBytes ?? 0)), lease !== null);
   checkRobbed(check, name, card, request, moreBytes);
   if (request.kind === 'budget') {
     checkToken(check, name, request);

@@ -6,7 +6,7 @@
 import type { Check } from './check.js';
 import { floorOn, isOn, type AuditedCard } from './records.js';
 
-export function checkTruth(check: Check, name: string, card: AuditedCard, owner: string, moreBytes: number): void {
+export function checkTruth(check: Check, name: string, card: AuditedCard, owner: string, moreBytes: number, isGrowth: boolean): void {
   if (card.confirms === 'none' || card.sample === null || card.missing !== null) return;
   const { truth, book } = check;
   const sampled = truth.at(card.device, card.sample.takenAtUs);
@@ -18,9 +18,9 @@ export function checkTruth(check: Check, name: string, card: AuditedCard, owner:
     const trueBytes = now.bytesOf(generation);
     const promised = promisedBytes(check, card.device, generation);
     const sampledBytes = sampled.byProcess.get(generation) ?? 0;
-    // What a liar said of itself may have been given back to it: then what is there is part of what is granted.
-    const isOwnLie = generation === owner && (book.process(owner)?.misbehaviour ?? 0) > 0;
-    boundBytes += isOwnLie ? Math.max(trueBytes - moreBytes, promised.bytes) : Math.max(trueBytes, promised.bytes);
+    // What a liar said of itself may have been given back to it, and a lease that grows covers what its owner had said too soon that it gave back: then what is there is part of what is granted.
+    const isCovered = generation === owner && (isGrowth || (book.process(owner)?.misbehaviour ?? 0) > 0);
+    boundBytes += isCovered ? Math.max(trueBytes - moreBytes, promised.bytes) : Math.max(trueBytes, promised.bytes);
     const excessNow = Math.max(0, trueBytes - promised.bytes);
     const excessThen = Math.max(0, sampledBytes - promised.bytes);
     unknowableBytes += Math.max(0, excessNow - excessThen) + Math.max(0, promised.claimedBytes - Math.max(sampledBytes, trueBytes));
