@@ -113,6 +113,12 @@ export class SimCard {
     if (staying > late) this.giveBack(held, lag, (part) => lower(this.ghostBytes, generation, part));
   }
 
+  /** The process is gone, and with it all that it had there, what its allocator had yet to give back included: so it is with the machine's memory. */
+  exitAtOnce(generation: string): void {
+    this.heldBytes.delete(generation);
+    this.lateBytes.delete(generation);
+  }
+
   private giveBack(bytes: number, lag: FreeLag, take: (part: number) => void): void {
     let left = bytes;
     for (let step = 1; step <= lag.steps; step++) {

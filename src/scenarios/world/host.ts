@@ -298,7 +298,7 @@ export abstract class ModelHost extends SimProcess implements Hosting {
     this.connection?.break();
     for (const card of this.world.cards) if (card.bytesOf(this.generation) > 0 || this.devices.includes(card.about.device)) card.exit(this.generation, this.world.lag('exit'));
     // The kernel takes a process's memory back before it tells of its end.
-    this.world.memory?.exit(this.generation, noLag);
+    this.world.memory?.exitAtOnce(this.generation);
     for (const model of this.models.values()) endAllCalls(model, 'worker_lost');
   }
 }
