@@ -116,6 +116,7 @@ export function rehost(core: Core, lease: Lease): void {
   if (share === null || host === null) return;
   const loads = !share.loaded && (lease.state === 'granted' || lease.state === 'loading');
   const copies = isParking(lease) && lease.hostBytes === 0;
+  if (share.charge.flux === 'loading' && !loads && !copies) awaitReading(core, host, share.charge.generation);
   setFlux(core, share.charge, loads || copies ? 'loading' : null);
   const wantedBytes = wantedOf(lease, share);
   const { chargedBytes } = share.charge;
@@ -176,6 +177,14 @@ export function closeShare(core: Core, lease: Lease): void {
   dropCharge(core, share.charge);
   if (chargedBytes > 0) keepUntilSeen(core, host, generation, chargedBytes);
   host.planEpoch++;
+}
+
+/** While it loaded, what its process had besides could not be told from it: the next reading tells, and nobody leaves for bytes in doubt before that. */
+function awaitReading(core: Core, host: Card, generation: string): void {
+  const seat = host.seats.get(generation);
+  if (seat === undefined || seat.residue.chargedBytes === 0 || isUnwatched(core, host)) return;
+  seat.loweredAtUs = core.nowUs;
+  wantSample(core, host, core.nowUs);
 }
 
 function keepUntilSeen(core: Core, host: Card, generation: string, bytes: number): void {

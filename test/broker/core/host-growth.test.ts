@@ -1,6 +1,7 @@
 /** Processes as they are read in the machine's memory: their floors, and what they grow by beyond what they lease. */
 import t from 'tap';
 import { GiB, MiB, Stage, all, host0, only, plusTenth } from './harness.js';
+import { kept } from './host-stage.js';
 
 /** A stage with one large card and so much memory. */
 function stage(totalBytes: number, options: ConstructorParameters<typeof Stage>[0] = {}): Stage {
@@ -106,4 +107,38 @@ t.test('a copy beyond what was granted is charged as far as its process is read 
     on.sample(host0);
     t.equal(on.lease(lease)?.hostChargedBytes, plusTenth(3 * GiB), 'what is read is charged, granted or not');
   }
+});
+
+t.test('what a process had besides while it loaded is read anew before a copy goes for it', async (t) => {
+  const on = stage(40 * GiB);
+  const worker = on.worker({ engine: 'python' });
+  on.take(on.worker({ engine: 'llama' }), 0, host0);
+  const small = kept(on, on.worker({ engine: 'python-b', model: 'b' }), 'small', 4 * GiB);
+  on.pass(3_000);
+  on.granted(worker, 'first', GiB, { host: { peakBytes: GiB } });
+  const first = on.view().leases.find(({ model }) => model === 'first')?.lease ?? '';
+  on.begin(worker, first);
+  on.take(worker, 5 * GiB, host0);
+  on.load(worker, first, GiB);
+  on.sample(host0);
+  on.take(worker, -2 * GiB, host0);
+  on.sample(host0);
+  on.take(worker, 2 * GiB, host0);
+  on.sample(host0);
+  t.match(on.cardView(host0), { floorBytes: 3 * GiB, residueBytes: 2 * GiB });
+  const second = on.granted(worker, 'second', GiB, { host: { neededBytes: 8 * GiB } });
+  on.begin(worker, second);
+  on.take(worker, (8 - 2) * GiB, host0);
+  on.sample(host0);
+  t.equal(on.cardView(host0).residueBytes, 2 * GiB, 'while it loads nobody can tell');
+  on.samples = false;
+  on.load(worker, second, GiB);
+  const asker = on.session('holder');
+  const neededBytes = Math.floor((40 * GiB - on.chargedBytes(host0) + GiB) / 1.1);
+  const { effects } = on.ask(asker, 'third', GiB, { host: { neededBytes } });
+  t.strictSame([...all(effects, 'trim_host'), ...all(effects, 'move'), ...all(effects, 'terminate')], [], 'nobody leaves for bytes in doubt');
+  t.equal(all(effects, 'wait').length, 1);
+  on.sample(host0);
+  t.equal(all(on.effects, 'grant').filter(({ generation }) => generation === asker).length, 1, 'they were free');
+  t.ok(on.lease(small) !== undefined && on.lease(small)!.hostBytes === 4 * GiB, 'and the copy is where it was');
 });
