@@ -7,13 +7,24 @@ import { parkNeedBytes, type LeaseMemory, type MemoryBook } from './memory-book.
 import { withHeadroom, type AuditedRequest } from './records.js';
 
 /** What a request must have there beyond what its lease has: its copy is a wish. */
-export function memoryNeedBytes(book: Book, request: AuditedRequest): number {
+export function memoryNeedBytes(book: Book, request: AuditedRequest, has = heldFor(book, request)): number {
   const { host } = request;
   if (book.memory === null || host === null) return 0;
-  const memory = request.lease === null ? undefined : book.memory.of(request.lease);
-  const isFirst = memory?.loaded !== true;
-  const wantedBytes = withHeadroom(Math.max(host.neededBytes + (memory?.copyBytes ?? 0), isFirst ? host.peakBytes : 0));
-  return Math.max(0, wantedBytes - (memory === undefined ? 0 : withHeadroom(book.memory.promiseOf(memory))));
+  const isFirst = has?.loaded !== true;
+  const wantedBytes = withHeadroom(Math.max(host.neededBytes + (has?.copyBytes ?? 0), isFirst ? host.peakBytes : 0));
+  return Math.max(0, wantedBytes - (has === undefined ? 0 : withHeadroom(book.memory.promiseOf(has))));
+}
+
+/** Of a lease that is over nothing is there to return to: its model is loaded anew. */
+function heldFor(book: Book, { lease }: AuditedRequest): LeaseMemory | undefined {
+  return lease === null ? undefined : book.memory?.leases.get(lease);
+}
+
+/** The same of a gang as a whole: room is made there for all of it at once. */
+export function wholeMemoryNeedBytes(book: Book, request: AuditedRequest): number {
+  if (request.gang === null) return memoryNeedBytes(book, request);
+  const { key } = request.gang;
+  return [...book.requests.values()].reduce((sum, other) => sum + (other.gang?.key === key ? memoryNeedBytes(book, other) : 0), 0);
 }
 
 export function followMemoryEvent(book: Book, event: CoreEvent): void {

@@ -3,7 +3,7 @@ import type { Effect } from '../../../broker/core/effects.js';
 import type { Verdict } from '../../../broker/core/explain.js';
 import type { Check, EffectOf } from './check.js';
 import { checkEvict, checkRefusedStops } from './rules-loads.js';
-import { memoryNeedBytes } from './follow-memory.js';
+import { wholeMemoryNeedBytes } from './follow-memory.js';
 import { checkShares } from './rules-shares.js';
 import { floorOn, isOn, requestKey, untoldFloorBytesMax, type AuditedRequest, type RequestKind } from './records.js';
 
@@ -102,7 +102,7 @@ function checkNeverFits(check: Check, name: string, effect: EffectOf<'deny'>, re
   }
   if (request.kind !== 'budget' || request.device === null || request.lease !== null) return;
   const memory = book.memory === null ? undefined : book.cards.get(book.memory.device);
-  if (memory !== undefined && memoryNeedBytes(book, request) > memory.totalBytes - memory.reserveBytes) return;
+  if (memory !== undefined && wholeMemoryNeedBytes(book, request) > memory.totalBytes - memory.reserveBytes) return;
   const card = book.cards.get(request.device);
   if (card === undefined) return;
   // Its own process costs something there too, as the driver may have shown.

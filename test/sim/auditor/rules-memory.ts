@@ -7,7 +7,7 @@ import type { ExplainRecord } from '../../../broker/core/explain.js';
 import type { LedgerView } from '../../../broker/core/view.js';
 import type { Book } from './book.js';
 import type { Check, EffectOf } from './check.js';
-import { memoryNeedBytes } from './follow-memory.js';
+import { memoryNeedBytes, wholeMemoryNeedBytes } from './follow-memory.js';
 import { parkNeedBytes, type LeaseMemory, type MemoryBook } from './memory-book.js';
 import { withHeadroom, type AuditedCard } from './records.js';
 import { checkClosed, checkShownClosed } from './rules-returns.js';
@@ -25,7 +25,7 @@ export function checkMemoryGrant(check: Check, grant: EffectOf<'grant'>): void {
   const { neededBytes, copyBytes, peakBytes } = request.host;
   const has = memory.of(grant.lease);
   if (has !== undefined) {
-    if (memoryNeedBytes(book, { ...request, lease: grant.lease }) > 0) checkRoom(check, memory, name, grant.generation, neededBytes + has.copyBytes - memory.promiseOf(has));
+    if (memoryNeedBytes(book, request, has) > 0) checkRoom(check, memory, name, grant.generation, neededBytes + has.copyBytes - memory.promiseOf(has));
     return;
   }
   if (grant.keepCopy === null) check.broken('memory-answer', `${name}: it is not told whether it may keep a copy`);
@@ -158,7 +158,7 @@ function checkTrimNeeded(check: Check, memory: MemoryBook, name: string, record:
   const request = record.request === null ? null : book.request(record.generation, record.request);
   if (request?.kind !== 'budget') return;
   const roomBytes = surelyFreeBytes(check, memory);
-  const needBytes = memoryNeedBytes(book, request);
+  const needBytes = wholeMemoryNeedBytes(book, request);
   const others = [...book.requests.values()].some((other) => other !== request && other.waits > 0 && memoryNeedBytes(book, other) > 0);
   if (roomBytes !== null && !others && roomBytes >= needBytes) check.broken('trim-needless', `${name}: ${roomBytes} are free for ${needBytes}`);
 }

@@ -2,7 +2,7 @@
 import type { ExplainRecord } from '../../../broker/core/explain.js';
 import type { Check, EffectOf } from './check.js';
 import { isOn, requestKey, type AuditedCommand, type AuditedLease, type AuditedRequest } from './records.js';
-import { memoryNeedBytes } from './follow-memory.js';
+import { wholeMemoryNeedBytes } from './follow-memory.js';
 import { surelyFreeBytes } from './rules-memory.js';
 import { floorsBytes, knownRoomBytes } from './known-room.js';
 import { isForStrangers } from './rules-yield.js';
@@ -133,7 +133,7 @@ function checkMemoryDoor(check: Check, name: string, request: AuditedRequest, le
     const has = memory.leases.get(other.lease);
     if (has !== undefined && has.loaded && other !== lease && isIdleVictim(check, request, other)) idleBytes += has.asked.neededBytes + has.copyBytes;
   }
-  const needBytes = memoryNeedBytes(book, request);
+  const needBytes = wholeMemoryNeedBytes(book, request);
   if (freeBytes + idleBytes >= needBytes) check.broken('door-needless', `${name}: ${idleBytes} idle and ${freeBytes} free in memory suffice for ${needBytes}`);
 }
 
@@ -161,6 +161,11 @@ function numbersFor(check: Check, lease: AuditedLease): ExplainRecord['numbers']
 }
 
 function isIdleVictim(check: Check, request: AuditedRequest, lease: AuditedLease): boolean {
+  // Those of a gang leave together, and of each its use is told for itself.
+  return check.book.companions(lease).every((member) => isIdle(check, request, member));
+}
+
+function isIdle(check: Check, request: AuditedRequest, lease: AuditedLease): boolean {
   if (lease.stage !== 'resident' || lease.growing || lease.inFlight + lease.queued > 0 || check.book.isPinned(lease) || lease.model === request.model) return false;
   const process = check.book.process(lease.generation);
   if (process?.connected !== true || process.state !== 'ready') return false;
