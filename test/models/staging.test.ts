@@ -302,6 +302,40 @@ t.test('B151: of a model that is mostly here only the rest must fit, a beginning
   t.strictSame(readFileSync(file), missing);
 });
 
+t.test('B151: the volume that counts is the one that receives the files, wherever temporary files go', { skip: process.platform === 'linux' ? false : 'no /dev/shm here' }, async (t) => {
+  const [volume, elsewhere] = ['/dev/shm', temporary(t)];
+  const volumeOf = (path: string): number => fs.statSync(path).dev;
+  t.not(volumeOf(volume), volumeOf(elsewhere), 'two volumes');
+  const here = await scene(t, { volume });
+  const { files, content } = oneFile(2_000_000);
+  here.hub.publish('o/m', files);
+  // What is free there is told small, and a plenty elsewhere; and the other way round.
+  const { statfsSync, renameSync } = fs;
+  const { rename } = fs.promises;
+  const free = new Map<number, number>();
+  const crossed: string[] = [];
+  fs.statfsSync = ((at: string) => Object.assign(statfsSync(at), { bavail: free.get(volumeOf(at)) ?? 0, bsize: 1 })) as typeof statfsSync;
+  fs.renameSync = (from, to) => { crossed.push(String(from), String(to)); renameSync(from, to); };
+  fs.promises.rename = async (from, to) => { crossed.push(String(from), String(to)); await rename(from, to); };
+  syncBuiltinESMExports();
+  const before = process.env['TMPDIR'];
+  process.env['TMPDIR'] = elsewhere;
+  t.teardown(() => {
+    Object.assign(fs, { statfsSync, renameSync });
+    fs.promises.rename = rename;
+    syncBuiltinESMExports();
+    if (before === undefined) delete process.env['TMPDIR'];
+    else process.env['TMPDIR'] = before;
+  });
+  free.set(volumeOf(elsewhere), 2 ** 40).set(volumeOf(volume), content.length - 1);
+  t.match(await here.refused('o/m'), { code: 'disk_full', details: { neededBytes: String(content.length), freeBytes: String(content.length - 1), volume: '/dev/shm' } });
+  free.set(volumeOf(elsewhere), 0).set(volumeOf(volume), content.length);
+  t.match(await here.pull('o/m'), { downloaded: true });
+  t.strictSame(readFileSync(join(here.folder('o/m'), 'x-Q8_0.gguf')), content);
+  t.ok(crossed.length > 0 && crossed.every((path) => path.startsWith(here.root)), 'no rename leaves the volume');
+  t.strictSame(readdirSync(elsewhere), [], 'nothing was left, or ever meant to be, elsewhere');
+});
+
 t.test('B155: staging a commit does not move what a branch was', async (t) => {
   const here = await scene(t);
   const first = here.hub.publish('o/m', oneFile().files);

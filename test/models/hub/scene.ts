@@ -30,17 +30,19 @@ export interface Scene {
 export interface SceneOptions {
   readonly limits?: Partial<Limits>;
   readonly donors?: DonorFolders;
+  /** Where the store is made; default: where temporary files are. */
+  readonly volume?: string;
 }
 
-export function temporary(t: Test): string {
-  const folder = mkdtempSync(join(tmpdir(), 'leasehold-stage-'));
+export function temporary(t: Test, volume = tmpdir()): string {
+  const folder = mkdtempSync(join(volume, 'leasehold-stage-'));
   t.teardown(() => { rmSync(folder, { recursive: true, force: true }); });
   return folder;
 }
 
-export async function scene(t: Test, { limits = {}, donors = noDonors }: SceneOptions = {}): Promise<Scene> {
+export async function scene(t: Test, { limits = {}, donors = noDonors, volume = tmpdir() }: SceneOptions = {}): Promise<Scene> {
   const hub = await startHub();
-  const root = join(temporary(t), 'store');
+  const root = join(temporary(t, volume), 'store');
   const slept: number[] = [];
   const models = new Models({ env: { HF_ENDPOINT: hub.endpoint }, root, donors, limits, pauses: { sleep: async (ms) => { slept.push(ms); }, random: () => 0.5 } });
   t.teardown(async () => {
