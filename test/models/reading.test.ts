@@ -40,7 +40,14 @@ t.test('an index of 1,000 files and 300,000 tensors is read while the loop goes 
   const grownMiB = (process.memoryUsage().rss - before) / 1024 / 1024;
   t.same([index.shards.length, index.tensors], [1_000, 300_000]);
   t.comment(`${(bytes.length / 1e6).toFixed(1)} MB in ${tookMs.toFixed(0)} ms; loop delay p50 ${(delay.percentile(50) / 1e6).toFixed(1)} ms, most ${(delay.max / 1e6).toFixed(1)} ms; ${grownMiB.toFixed(0)} MiB more`);
-  t.ok(tookMs < 10_000, 'in seconds, though the machine is busy');
+  // Whatever else the machine does: the best of three.
+  const tookMsOf = async (): Promise<number> => {
+    const againMs = performance.now();
+    await reading.safetensorsIndex(bytesSource('index', bytes));
+    return performance.now() - againMs;
+  };
+  const bestMs = tookMs < 2_000 ? tookMs : Math.min(await tookMsOf(), await tookMsOf());
+  t.ok(bestMs < 2_000, `${bestMs.toFixed(0)} ms`);
   t.ok(grownMiB < 300);
   const peakMiB = process.resourceUsage().maxRSS / 1024 - before / 1024 / 1024;
   t.ok(peakMiB < 300, `at no moment, either: ${peakMiB.toFixed(0)} MiB`);
