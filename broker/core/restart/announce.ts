@@ -71,7 +71,8 @@ function reconcile(core: Core, process: Process, lease: Lease, state: ModelState
   lease.residency = state.state;
   // What its owner says of its use goes by another name, and reaches it only here.
   if (state.lease !== lease.id) setUse(core, lease, state.inFlight, 0);
-  reportShare(core, lease, state.hostBytes, state.state);
+  // A load ends with its report, in memory as on the card: an announcement alone, perhaps of another lease, ends none.
+  reportShare(core, lease, state.hostBytes, lease.state === 'loading' ? null : state.state);
   if (lease.state === 'granted' || lease.release !== null || lease.state === 'quarantined' || !isBytes(state.residentBytes)) return;
   setResident(core, lease.charge, state.residentBytes);
   if (state.residentBytes > lease.charge.wantedBytes) overLease(core, lease, state.residentBytes, chargeFor(state.residentBytes, lease.exclusive));

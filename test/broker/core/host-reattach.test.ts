@@ -84,6 +84,16 @@ t.test('a load under way is charged what it was granted, not what it has taken b
   t.equal(all(stage.effects, 'grant').length, 1, 'and the room is there');
 });
 
+t.test('an announcement ends no load in memory that goes on on its card, least of all one under the name of another\'s lease', async (t) => {
+  for (const lease of [null, 'old-w2-l1']) {
+    const stage = restarted({ readBytes: 2 * GiB });
+    const load = held(GiB, { copyBytes: 10 * GiB, peakBytes: 20 * GiB }, { state: 'loading', residentBytes: 0 });
+    returns(stage, [load]);
+    stage.send({ type: 'models_announced', generation: worker, seq: 2, models: [{ ...load, lease, state: 'resident' }] });
+    t.match(stage.lease('old-w1-l7'), { state: 'loading', hostChargedBytes: plusTenth(20 * GiB) });
+  }
+});
+
 t.test('copies and parked models come back with their bytes, and are the first to make room', async (t) => {
   const stage = restarted({ readBytes: 20 * GiB });
   returns(stage, [
