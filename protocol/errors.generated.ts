@@ -74,7 +74,7 @@ export const errorTable = {
   model_invalid: { number: 504, http: 422, retryable: false, message: "{source} cannot be used: {reason}.", help: "Check the path and that the file is whole." },
   input_invalid: { number: 505, http: 400, retryable: false, message: "{field}: {reason}.", help: "The message says what is allowed; nothing was done." },
   stream_unread: { number: 506, http: 499, retryable: true, message: "The reader of a stream from {model} took nothing for {limitMs} ms.", help: "Read the stream or cancel it; it held a slot of the model. limits.unreadStreamMs sets the patience." },
-  model_key_taken: { number: 507, http: 409, retryable: false, message: "{model} is another model here: its {field} is not the one that was asked for.", help: "A key names one file, one engine and one set of options. Give each its own, or evict what is there under it first." },
+  model_key_taken: { number: 507, http: 409, retryable: false, message: "{model} is another model here: its {field} is {held}, and {asked} was asked for.", help: "A key names one file, one engine and one set of options. Give each its own, or evict what is there under it first." },
   config_unreadable: { number: 600, http: 400, retryable: false, message: "{path} cannot be read: {reason}.", help: "Check the path and its permissions." },
   config_invalid: { number: 601, http: 400, retryable: false, message: "{path}: {where}: {reason}.", help: "Correct the setting named." },
   limit_relation: { number: 602, http: 400, retryable: false, message: "limits break the relation {relation}.", help: "Change one of the limits named." },

@@ -4,7 +4,7 @@ import { classes } from '../limits.js';
 
 /** A device: `GPU-…`, `MIG-…` or `SIM-…`, `CPU-…` (no card bytes); never an index. */
 export const deviceUuid = () => string(96, /^(GPU|MIG|SIM|CPU)-[0-9A-Za-z-]+(\/\d+\/\d+)?$/);
-/** The key of a model: profile id plus the settings that change what is loaded. */
+/** The key of a model: profile id plus the settings that change what is loaded. One that ends in `@engine#` and 8 hex digits is a configured model's: a worker refuses another model under it. */
 export const modelKey = () => string(256, /^[^\p{C}]+$/u);
 /** A lease, unique for the life of the machine. It begins with the generation that it was granted to, and is nobody else's: `<generation>-l<n>`, or `<generation>-<bootId>-l<n>` from a later broker. */
 export const leaseId = () => string(128, /^[0-9A-Za-z]+(-[0-9A-Za-z]+)*-l\d+$/);

@@ -7,6 +7,7 @@ export * from './clock.js';
 export * from './codec.js';
 export * from './held-total.js';
 export * from './memory.js';
+export * from './model-key.js';
 export * from './peer-credentials.js';
 export * from './socket-path.js';
 export * from './stream.js';

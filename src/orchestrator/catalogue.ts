@@ -4,7 +4,7 @@ import { resolve } from 'node:path';
 import { LeaseholdError, modelSpec, suggest, type ModelSpec, type RequestClass } from '../../protocol/index.js';
 import { normaliseDevice } from '../../broker/devices/uuid.js';
 import { tinyModels } from '../../workers/models/index.js';
-import { modelKeyOf } from './model-key.js';
+import { modelKeyOf } from '../../protocol/node/index.js';
 import type { ModelOptions } from './options.js';
 import { optionsHelp } from './tables.js';
 

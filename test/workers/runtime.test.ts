@@ -371,7 +371,9 @@ t.test('commands', async (t) => {
     ];
     await one.load(spec);
     for (const [field, stranger] of strangers) {
-      await t.rejects(read(other.generate(ask(stranger))), { code: 'model_key_taken', details: { model: 'm', field } });
+      await t.rejects(read(other.generate(ask(stranger))), {
+        code: 'model_key_taken', details: { model: 'm', field, held: field === 'source' ? spec.source : '{"text":"the right one"}', asked: field === 'source' ? stranger.source : JSON.stringify(stranger.options) },
+      });
       t.equal((await read(one.generate(ask(spec)))).text, 'the right one');
     }
     await broker.move().answer;

@@ -11,6 +11,7 @@ import type { Engine } from './engine.js';
 import { toError } from './failure.js';
 import type { LearnedSizes } from './learned-sizes.js';
 import type { WorkerLog } from './log.js';
+import { taken } from './model-identity.js';
 import { ModelMoves, type UntimedDoorEvent } from './model-moves.js';
 import { mostUrgent, type Waiting } from './model-room.js';
 import type { Reports } from './reports.js';
@@ -123,9 +124,9 @@ export class ModelHost {
    * One that means another model by this key is refused: what is here would answer it, or it whoever comes next.
    */
   arrive(call: Call): void {
-    const field = differingField(this.#spec, call.spec);
-    if (field !== null) {
-      call.fail(new LeaseholdError('model_key_taken', { model: this.key, field }));
+    const refusal = taken(this.#spec, call.spec);
+    if (refusal !== null) {
+      call.fail(refusal);
       return;
     }
     this.#spec = call.spec;
@@ -334,14 +335,6 @@ export class ModelHost {
     for (const lease of this.#toldLeases) this.#options.reports.forget(lease);
     this.#options.onGone(this);
   }
-}
-
-/** The first of what is loaded, not how it is used, in which two descriptions differ; null: they mean the same. */
-function differingField(held: ModelSpec, asked: ModelSpec): 'source' | 'engine' | 'embedding' | 'options' | null {
-  for (const field of ['source', 'engine', 'embedding'] as const) if (held[field] !== asked[field]) return field;
-  const names = Object.keys(held.options);
-  const isSame = names.length === Object.keys(asked.options).length && names.every((name) => held.options[name] === asked.options[name]);
-  return isSame ? null : 'options';
 }
 
 /** The cards that models of this worker are loaded on: all that it sees, in the order of their UUIDs, else the pseudo-card (D18). */

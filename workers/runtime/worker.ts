@@ -1,6 +1,7 @@
 /** A worker: its models by key, the broker’s commands to them, and the calls of its callers. */
 import { LeaseholdError, type ControlMessage, type Limits, type ModelSpec, type ModelState } from '../../protocol/index.js';
 import { expiresAtUs, refusedUnbegun, takeOrder, type Orders } from '../../protocol/node/index.js';
+import { forged } from './model-identity.js';
 import { Announcer } from './announcer.js';
 import { Call, type CallRequest } from './call.js';
 import { nowUs } from './clock.js';
@@ -94,7 +95,7 @@ export class Worker {
     });
     const refusal = this.#draining || this.#closing ? new LeaseholdError('shutting_down', { what: 'The worker' })
       : request.model.engine !== engine.name ? new LeaseholdError('engine_unknown', { engine: request.model.engine, known: engine.name })
-        : checkRequest(call);
+        : forged(request.model, this.#devices.length) ?? checkRequest(call);
     if (refusal !== null) call.fail(refusal);
     else this.#host(request.model).arrive(call);
     return call;

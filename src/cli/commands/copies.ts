@@ -1,5 +1,5 @@
 /** A model that is not loaded itself, though the same file is: a daemon of another installation serves it from a folder of its own. */
-import { otherCopies } from '../../orchestrator/model-key.js';
+import { otherCopies } from '../../../protocol/node/index.js';
 import type { LedgerState, Orchestrator, ServedModel } from '../../orchestrator/types.js';
 import type { Io } from '../io.js';
 import { writeLine } from '../report.js';

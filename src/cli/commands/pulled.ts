@@ -5,7 +5,7 @@ import { LeaseholdError } from '../../../protocol/index.js';
 import type { Models } from '../../models/models.js';
 import type { StoredModel } from '../../models/store/store.js';
 import type { Verdict } from '../../models/store/upkeep.js';
-import { modelKeyOf } from '../../orchestrator/model-key.js';
+import { modelKeyOf } from '../../../protocol/node/index.js';
 import { stoppableOnceConfigured, withOrchestrator, type CommandContext } from '../context.js';
 import { exitCodeOf, exitCodes } from '../exit-codes.js';
 import { reportError, writeJson, writeLine } from '../report.js';

@@ -1,6 +1,7 @@
 /** The key of a model: what a ledger knows it by. */
 import { createHash } from 'node:crypto';
 import { basename, extname } from 'node:path';
+import type { ModelSpec } from '../index.js';
 
 const stemCharactersMax = 128;
 const scriptStem = 'script';
@@ -26,6 +27,14 @@ export function modelKeyOf(engine: string, source: string, embedding: boolean, s
 export function otherCopies(key: string, keys: Iterable<string>): readonly string[] {
   const file = fileOf(key);
   return file === null ? [] : [...new Set(keys)].filter((other) => other !== key && fileOf(other) === file);
+}
+
+/**
+ * Whether a spec is not what its key was made of. A key with a digest is that of a configured model wherever its maker is: who
+ * comes first with another file under it would keep out those it belongs to. Keys of any other form are their user's own.
+ */
+export function isForged({ key, engine, source, embedding, options }: ModelSpec, cards: number): boolean {
+  return /@[^@]+#[0-9a-f]{8}$/.test(key) && ![1, cards].some((count) => modelKeyOf(engine, source, embedding, options, count) === key);
 }
 
 function fileOf(key: string): string | null {
