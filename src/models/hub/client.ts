@@ -3,7 +3,7 @@ import { LeaseholdError, type Limits } from '../../../protocol/index.js';
 import { exchange, readBody, unreachable, type Answer } from './exchange.js';
 import { Patience, realPauses, type Pauses } from './patience.js';
 import { refusalOf, type Asked } from './refusal.js';
-import { fileOf, invalid, listingBytesMax, readRepository, type Repository, type RepositoryFile } from './repository.js';
+import { filesOfPage, invalid, listingBytesMax, nextPage, readRepository, treePagesMax, type Repository, type RepositoryFile } from './repository.js';
 import { Turns } from '../threads/turns.js';
 import type { HubSettings } from './settings.js';
 
@@ -85,20 +85,27 @@ export class HubClient {
     return refusalOf(answer, askedFile(repository, path), this.settings) ?? invalid(repository.name, `it answers ${String(answer.status)}`);
   }
 
-  async #tree(repository: Repository): Promise<readonly RepositoryFile[]> {
+  /** Page by page, as long as each names the next; all of them together take no more than a listing may. */
+  async #tree({ name, commit }: Repository): Promise<readonly RepositoryFile[]> {
     const { listFiles } = await import('@huggingface/hub');
-    const fetch = async (url: string | URL | Request): Promise<Response> => {
-      const { href } = new URL(url instanceof Request ? url.url : url);
-      return this.#asking(href, { repository: repository.name, revision: repository.commit, file: null }, {}, async (answer) => {
-        const { link } = answer.headers;
-        const body = await readBody(answer, listingBytesMax, () => invalid(repository.name, 'a page of its listing is too long'));
-        return new Response(new Uint8Array(body), { status: answer.status, headers: typeof link === 'string' ? { link } : {} });
+    const files: RepositoryFile[] = [];
+    const seen = new Set<string>();
+    let leftBytes = listingBytesMax;
+    // The library reads what it is given as it comes: nothing is given to it that was not looked at.
+    const fetch = async (asked: string | URL | Request): Promise<Response> => {
+      const url = new URL(asked instanceof Request ? asked.url : asked).href;
+      if (seen.has(url) || seen.size === treePagesMax) throw invalid(name, `its tree has no end after ${String(seen.size)} pages`);
+      seen.add(url);
+      return this.#asking(url, { repository: name, revision: commit, file: null }, {}, async (answer) => {
+        const page = await readBody(answer, leftBytes, () => invalid(name, `its tree is longer than ${String(listingBytesMax)} bytes`));
+        leftBytes -= page.length;
+        files.push(...filesOfPage(page.toString('utf8'), name));
+        const next = nextPage(answer.headers['link'], url, name);
+        return new Response('[]', { headers: next === null ? {} : { link: `<${next}>; rel="next"` } });
       });
     };
-    const files: RepositoryFile[] = [];
-    for await (const entry of listFiles({ repo: { type: 'model', name: repository.name }, revision: repository.commit, recursive: true, hubUrl: this.settings.endpoint, fetch: fetch })) {
-      if (entry.type === 'file') files.push(fileOf({ ...entry }, repository.name));
-    }
+    const pages = listFiles({ repo: { type: 'model', name }, revision: commit, recursive: true, hubUrl: this.settings.endpoint, fetch });
+    while (!(await pages.next()).done);
     return files;
   }
 
