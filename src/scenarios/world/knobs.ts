@@ -120,7 +120,7 @@ export function knobsOf(seed: number): Knobs {
     zipf: random.pick([0.5, 1, 1.5]),
     deadlineMs: random.pick([[500, 5_000], [2_000, 30_000], [20_000, 90_000]] as const),
     limits: {
-      ...limitKnobs(random), ...(loadHangs > 0 ? { loadTimeoutMs: hangs.int(25_000, 90_000) } : {}),
+      ...sparingSoon(new Prng(seed, 'spares'), limitKnobs(random)), ...(loadHangs > 0 ? { loadTimeoutMs: hangs.int(25_000, 90_000) } : {}),
       yieldRestMs: yields.pick([0, 3_000, 30_000]),
       ...(isTight ? { workersMax: shares.int(2, 5), queuedRequestsPerCardMax: shares.int(2, 5), spawnsAtOnceMax: starts.int(1, 3) } : {}),
       ...(restartMs > 0 ? { reattachGraceMs: restarts.int(1_000, restarts.pick([4_000, 30_000])) } : {}),
@@ -271,6 +271,11 @@ function limitKnobs(random: Prng): Limits {
     backoffLastMs: random.int(8_000, 60_000),
     queuedRequestsPerCardMax: random.pick([4, 50, 1_000]),
   };
+}
+
+/** With a pause that ends within a run, what a failure spares others for ends in some of them, too. */
+function sparingSoon(random: Prng, limits: Limits): Limits {
+  return limits.backoffLastMs <= 60_000 && random.chance(0.6) ? { ...limits, failedLoadSparesMs: limits.backoffLastMs + random.pick([1, 20_000, 100_000]) } : limits;
 }
 
 function faultKnobs(random: Prng): Faults {
