@@ -66,6 +66,8 @@ export const defaultLimits = {
   outputLineBytesMax: 4_096,
   /** What one peer may say in a second for the broker's log (`log`); the rest is left out and counted. */
   peerLogBytesPerSecondMax: 262_144,
+  /** Lines of one kind in the broker's log in a minute; the rest is left out, counted and told once. */
+  logLinesPerKindMax: 120,
   /** Worker processes alive at once. */
   workersMax: 64,
   /** Workers that may be starting at once for one peer; its further placements wait. */

@@ -19,6 +19,7 @@ import { lockFile, type FileLock } from './file-lock.js';
 import { Holders } from './holders.js';
 import { Keeper } from './keeper.js';
 import { lastWords } from './last-words.js';
+import { FrugalLog } from './frugal-log.js';
 import { silentLog, steadyLog, type Log } from './log.js';
 import { Loop } from './loop.js';
 import { Outbound } from './outbound.js';
@@ -129,7 +130,9 @@ class RunningBroker implements Broker {
   readonly #state: StateFolder;
   /** Of the state folder, then of the cards. */
   readonly #locks: readonly FileLock[];
-  readonly #log: Log;
+  readonly #log: FrugalLog;
+  /** Lines of peers are counted apart: they keep none of ours out. */
+  readonly #peerLines: FrugalLog;
   readonly #peerLog: PeerLog;
   readonly #blockedLoops: BlockedLoops;
   readonly #core: Core;
@@ -164,8 +167,10 @@ class RunningBroker implements Broker {
     this.secret = state.secret;
     this.devices = owned.flatMap(({ card }) => (card.kind === 'host' ? [] : [card]));
     this.#memory = owned.find(({ card }) => card.kind === 'host') ?? null;
-    this.#log = steadyLog(options.log ?? silentLog);
-    this.#peerLog = new PeerLog(this.#log, limits.peerLogBytesPerSecondMax);
+    const log = steadyLog(options.log ?? silentLog);
+    this.#log = new FrugalLog(log, limits.logLinesPerKindMax);
+    this.#peerLines = new FrugalLog(log, limits.logLinesPerKindMax);
+    this.#peerLog = new PeerLog(this.#peerLines, limits.peerLogBytesPerSecondMax);
     this.#blockedLoops = new BlockedLoops({ limits, log: this.#log, publish: (name, data) => { this.#publish(name, data); } });
     this.ended = new Promise((resolve) => { this.#end = resolve; });
     this.#core = this.#createCore();
@@ -248,6 +253,8 @@ class RunningBroker implements Broker {
     this.#sampler.stop();
     this.#holders.close();
     this.#peerLog.flush();
+    this.#peerLines.flush();
+    this.#log.flush();
     const reason = new LeaseholdError('broker_lost', { reason: why === null ? 'it was closed' : why.message });
     for (const session of [...this.#sessions]) session.channel.destroy(reason);
     await this.#listener?.close();

@@ -1,6 +1,7 @@
 /** `leasehold up`: owns the cards and serves until a signal ends it. */
 import { LeaseholdError, defaultLimits } from '../../../protocol/index.js';
 import type { LoadedConfig } from '../../config/index.js';
+import { FrugalLog } from '../../orchestrator/frugal-log.js';
 import type { OrchestratorOptions } from '../../orchestrator/options.js';
 import type { LedgerState, Orchestrator } from '../../orchestrator/types.js';
 import { openOrchestrator, stoppableOnceConfigured, type CommandContext } from '../context.js';
@@ -120,6 +121,9 @@ async function preload(context: CommandContext, orchestrator: Orchestrator, conf
 async function follow({ io, json, palette }: CommandContext, orchestrator: Orchestrator, config: LoadedConfig): Promise<void> {
   const names = createNames(orchestrator.models);
   const tells = tellsStory(config);
+  const write = (_: unknown, line: string): void => { writeAbove(io.stdout, line, storyTextBegins); };
+  // What this is written to may be a file.
+  const story = new FrugalLog({ debug: write, info: write, warn: write, error: write }, config.options.limits?.logLinesPerKindMax ?? defaultLimits.logLinesPerKindMax);
   for await (const event of orchestrator.events()) {
     const { name, atUs, data, dropped } = event;
     if (json) {
@@ -127,8 +131,9 @@ async function follow({ io, json, palette }: CommandContext, orchestrator: Orche
       continue;
     }
     const line = tells ? storyLine(event, names, palette, new Date()) : null;
-    if (line !== null) writeAbove(io.stdout, line, storyTextBegins);
+    if (line !== null) story.info({ code: name }, line);
   }
+  story.flush();
 }
 
 /** Not where nothing is to be said, nor where a log that tells of every event stands on the same terminal. */
