@@ -170,7 +170,11 @@ export class SimulatedCard implements Rung {
     const { name = null, startTime = null } = options;
     const holder = this.#processes.get(pid);
     const known = name === null ? undefined : holder?.named.get(name);
-    if (known !== undefined && holder?.allocations.has(known) === true) return { kind: 'allocated', allocation: known };
+    const knownBytes = known === undefined ? undefined : holder?.allocations.get(known);
+    if (known !== undefined && knownBytes !== undefined) {
+      if (knownBytes !== bytes) throw new LeaseholdError('bytes_invalid', { field: `bytes of ${String(name)}, which is allocated`, value: String(bytes), minimum: knownBytes, maximum: knownBytes }, { help: 'Asked again it is the same allocation. Give another a name of its own, or free this one first.' });
+      return { kind: 'allocated', allocation: known };
+    }
     const missingFloorBytes = this.#processes.has(pid) ? 0 : this.description.floorBytes ?? 0;
     const refusal = this.#refusal(bytes + missingFloorBytes, bytes);
     if (refusal !== null) return refusal;

@@ -1,6 +1,7 @@
 /** A configuration file as text becomes a plain value, and any value's place in the text can be found again. */
 import type { LineCounter } from 'yaml';
 import { pointerText, type Fault, type Pointer, type Source } from './fault.js';
+import { nestingMax, tooDeepLine } from './nesting.js';
 import { placesOf, type Places } from './places.js';
 
 /** Largest file taken for a configuration. */
@@ -20,6 +21,11 @@ export interface ParsedDocument extends Source {
  */
 export async function parseDocument(path: string, text: string, help: string): Promise<ParsedDocument> {
   const yaml = await import('yaml');
+  const deepLine = tooDeepLine(yaml, text);
+  if (deepLine !== null) {
+    const at = { where: `line ${String(deepLine)}`, line: deepLine, column: 1 };
+    return { name: path, locate: () => at, help: () => help, faults: [{ pointer: [], part: 'value', reason: `it is nested more than ${String(nestingMax)} deep`, at }], value: null };
+  }
   const lines = new yaml.LineCounter();
   const document = yaml.parseDocument(text, {
     lineCounter: lines, prettyErrors: false, schema: 'core', resolveKnownTags: false, strict: true, stringKeys: true, logLevel: 'error',

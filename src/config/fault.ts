@@ -44,6 +44,8 @@ export function pointerText(pointer: Pointer): string {
 
 /** A value as it was written, cut short, for a message. */
 export function shown(value: unknown): string {
+  // JSON has no word for it, and `null` would be another's.
+  if (typeof value === 'number' && !Number.isFinite(value)) return String(value);
   const text = JSON.stringify(value) as string | undefined;
   if (text === undefined) return String(value);
   return text.length > 60 ? `${text.slice(0, 57)}…` : text;

@@ -440,3 +440,21 @@ t.test('what passes at a glance passes the schema too, and nothing else is waved
   ];
   for (const value of others) t.notOk(isPlainlyValid(value), JSON.stringify(value).slice(0, 60));
 });
+
+t.test('what is nested without end is refused by its line, before a parser descends with it', async (t) => {
+  const deep = /nested more than 64 deep/;
+  for (const [what, text, line] of [
+    ['lists', `models: ${'['.repeat(20_000)}${']'.repeat(20_000)}`, 1], ['maps', `state: s\nmodels: ${'{a: '.repeat(20_000)}1${'}'.repeat(20_000)}`, 2],
+    ['entries', `models:\n${'- '.repeat(20_000)}a`, 2], ['lines', Array.from({ length: 1_000 }, (_, depth) => `${' '.repeat(depth)}a:`).join('\n'), 65],
+  ] as const) {
+    const error = await refusal(loadText(text));
+    t.match(error, { code: 'config_invalid', message: deep }, what);
+    t.match(error.message, `line ${String(line)}`, what);
+  }
+});
+
+t.test('a number that is none is called by its name', async (t) => {
+  for (const [text, named] of [['limits: {workersMax: .nan}', 'NaN'], ['limits: {frameBytesMax: .inf}', 'Infinity'], ['limits: {terminateGraceMs: 1e999}', 'Infinity'], ['reserve: -.inf', '-Infinity']] as const) {
+    t.match(await refusal(loadText(text)), { code: 'config_invalid', message: new RegExp(`not ${named}\\.`) }, text);
+  }
+});

@@ -240,6 +240,10 @@ t.test('simulated cards', async (t) => {
     t.strictSame(card.counters, { oomRefusals: 3, peakUsedBytes: 100 });
     t.match(card.facts(), { device: 'SIM-ab12-0', usedBytes: 50, oomRefusals: 3, peakUsedBytes: 100 });
     t.match(card.allocate(1, 1), { allocation: 3 }, 'a number is never given twice');
+    t.match(card.allocate(1, 2, { name: 'kv' }), { allocation: 4 });
+    t.match(card.allocate(1, 2, { name: 'kv' }), { allocation: 4 }, 'asked again it is the same');
+    t.throws(() => card.allocate(1, 3, { name: 'kv' }), { code: 'bytes_invalid', details: { field: 'bytes of kv, which is allocated', value: '3', minimum: '2', maximum: '2' } }, 'of other bytes it is not');
+    t.ok(card.free(1, 4));
     for (const bytes of [0, -1, 1.5, Number.NaN, 2 ** 53]) t.throws(() => card.allocate(1, bytes), { code: 'bytes_invalid' }, String(bytes));
     t.match(await card.read('SIM-ab12-1'), { kind: 'missing', reading: 'unknown' });
   });
