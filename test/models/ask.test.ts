@@ -76,6 +76,10 @@ t.test('B10: a folder counts the files that its index names, and nothing that li
   rmSync(join(at, 'model-00002-of-00002.safetensors'));
   await t.rejects(ask('./sharded'), { code: 'input_invalid', message: /does not say how long its context may be/ });
   t.equal(weightsOf(await ask('./sharded', { contextTokens: 100 })), 4_096, 'one file needs no index');
+  for (const wrong of ['2', -1, 2 ** 53]) {
+    put('config.json', JSON.stringify({ ...plainConfig, num_hidden_layers: wrong }));
+    await t.rejects(ask('./sharded'), { code: 'estimate_unknown', message: /num_hidden_layers/ }, `${JSON.stringify(wrong)} layers are what is wrong, not a context`);
+  }
 });
 
 t.test('a folder of GGUF files has one model, or it is asked which', async (t) => {

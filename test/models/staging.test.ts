@@ -59,7 +59,9 @@ t.test('a model is staged: every file, whole, hashed, and a marker that says so 
     });
     t.equal(await here.models.remove(one!, [], signal), 0);
     t.ok(existsSync(join(pulled.path, 'a.safetensors')));
-    t.equal(await here.models.remove(other!, [], signal), marker.files.reduce((sum, file) => sum + file.size_bytes, 0));
+    const [lost] = marker.files;
+    rmSync(join(pulled.path, lost!.path));
+    t.equal(await here.models.remove(other!, [], signal), marker.files.reduce((sum, file) => sum + file.size_bytes, -lost!.size_bytes), 'what was gone before frees nothing');
     t.notOk(existsSync(pulled.path));
     t.strictSame(await here.models.list(), []);
     await t.rejects(here.models.find('o/m'), { code: 'profile_unknown' });

@@ -88,7 +88,7 @@ export async function remove(context: CommandContext, args: readonly unknown[]):
     const freedBytes = await store.remove(model, await usersOf(context, model), signal);
     const name = model.manifest.requested_reference;
     if (json) writeJson(io, { model: name, profile_id: model.manifest.profile.id, freedBytes });
-    else writeLine(io, `${name} removed: ${freedBytes === 0 ? 'its files stay, another profile needs them' : `${formatBytes(freedBytes)} free again`}.`);
+    else writeLine(io, `${name} removed: ${freedBytes === 0 ? 'nothing became free, its files were gone or another profile needs them' : `${formatBytes(freedBytes)} free again`}.`);
     return exitCodes.done;
   }));
 }

@@ -13,7 +13,7 @@ import { errorsOf, type LearnedError, type LearnedSize } from '../learned/learne
 import { listLearned } from '../learned/learned-store.js';
 import { partPaths } from '../formats/gguf-parts.js';
 import { fileSource } from '../formats/source.js';
-import { estimate, type ModelEstimate } from './estimate.js';
+import { estimate, unknownSize, type ModelEstimate } from './estimate.js';
 import type { ModelFacts } from './facts.js';
 import { exact } from './figure.js';
 import { hubFiles } from './hub-files.js';
@@ -75,7 +75,7 @@ export async function askEstimate(question: Question, surroundings: Surroundings
     const found = await factsOfReference(question.model, { projector: question.projector, backend: question.backend }, surroundings, reading);
     const backend = question.backend ?? found.backend;
     const draft = question.draft === null ? null : (await factsOfReference(question.draft, { projector: 'none', backend }, surroundings, reading)).facts;
-    const options: EstimateOptions = { ...defaultOptions, ...withoutUndefined(question), backend, contextTokens: question.contextTokens ?? contextOf(found.facts) };
+    const options: EstimateOptions = { ...defaultOptions, ...withoutUndefined(question), backend, contextTokens: question.contextTokens ?? contextOf(found.facts, question.declaredBytes) };
     const own = estimate({ facts: found.facts, options, draft, declaredBytes: question.declaredBytes });
     const asks = question.askEngine && found.path !== null && backend === 'llama' && own.source === 'estimated' && options.kvDtype === null && options.flashAttention === null;
     const trainedTokens = trainedOf(found.facts);
@@ -148,7 +148,9 @@ function trainedOf({ shape }: ModelFacts): number | null {
   return shape instanceof UnknownField ? null : shape.trainedTokens;
 }
 
-function contextOf(facts: ModelFacts): number {
+function contextOf(facts: ModelFacts, declaredBytes: number | null | undefined): number {
+  // What is wrong with its files is told by its name, not as a context that they do not give.
+  if (facts.shape instanceof UnknownField && (declaredBytes ?? null) === null) throw unknownSize(facts, facts.shape);
   const trained = trainedOf(facts);
   if (trained === null) throw new LeaseholdError('input_invalid', { field: 'context', reason: `${facts.name} does not say how long its context may be` });
   return Math.min(trained, currentPolicy().defaultContextTokens);

@@ -56,7 +56,7 @@ export function estimate({ facts, options, draft = null, declaredBytes = null }:
   } catch (error) {
     if (!(error instanceof UnknownField)) throw error;
     if (declaredBytes !== null) return declared(facts, options, declaredBytes, error);
-    throw unknown(facts, error);
+    throw unknownSize(facts, error);
   }
 }
 
@@ -101,7 +101,8 @@ function declared(facts: ModelFacts, options: EstimateOptions, bytes: number, wh
   return { model: facts.name, options, source: 'declared', cards, host: nothing('not declared'), kvBytesPerToken: null };
 }
 
-function unknown(facts: ModelFacts, { field, why }: UnknownField): LeaseholdError {
+/** Why there is no size: the field that is missing or wrong, by its name. */
+export function unknownSize(facts: ModelFacts, { field, why }: UnknownField): LeaseholdError {
   const weights = facts.weightBytes === null ? {} : { weightBytes: facts.weightBytes };
   return new LeaseholdError('estimate_unknown', { model: facts.name, reason: `unknown: ${field} (${why})`, field, ...weights });
 }

@@ -89,13 +89,15 @@ export async function removeModel({ store, limits }: UpkeepTools, model: StoredM
     const paths = await Promise.all(gone.map(({ path }) => store.pathIn(snapshot, path)));
     const [opener] = await openersOf(paths);
     if (opener !== undefined) throw new LeaseholdError('model_in_use', { profile: model.manifest.requested_reference, holder: `process ${String(opener)}` });
+    // What somebody took away before frees nothing.
+    const sizes = await Promise.all(paths.map(plainFileBytes));
     await emptyQuarantine(store.layout, profile.repository);
     await rm(profileFolder, { recursive: true, force: true });
     // Files before the marker: on a full volume it needs the room that they leave. It then names what nobody needs, which is looked for before it is believed.
     for (const path of paths) await rm(path, { recursive: true, force: true });
     if (left !== null && Object.keys(left.profiles).length > 0) await writeMarker(store.layout.marker(snapshot), left);
     else if (left !== null) await rm(model.folder, { recursive: true, force: true });
-    return gone.reduce((sum, file) => sum + file.size_bytes, 0);
+    return sizes.reduce<number>((sum, bytes) => sum + (bytes ?? 0), 0);
   };
   // A profile whose snapshot was never begun has no folder for a lock either.
   return !isBegun ? withoutProfile() : withLock({ path: lock, repository: profile.repository, limits, signal, makesRoom: true }, withoutProfile);
