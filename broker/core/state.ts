@@ -321,6 +321,8 @@ export interface Lease {
   strikes: number;
   /** Moves in a row that its holder has failed. */
   failedMoves: number;
+  /** Its owner has said once that it has no such lease. */
+  disowned: boolean;
   /** A partial eviction freed less than asked: the next one takes all (R44). */
   partialFailed: boolean;
   foreignAtGrantBytes: number | null;

@@ -40,7 +40,7 @@ t.test('B55: the files of a model that is loaded are not removed, busy or idle, 
   await until('the engine to have let go of it', async () => (await openersOf([source])).length === 0);
   t.equal(await remove(), readFileSync(tinyModels['tiny-facts'].ggufPath).length);
   t.match(await orchestrator.generate('facts', 'again').result().catch((error: unknown) => error), { code: 'model_invalid', message: /no such file/ });
-  await t.rejects(stagedSource(reference, env), { code: 'profile_unknown', help: /Pull it/ });
+  await t.rejects(stagedSource(reference, env), { code: 'profile_unknown', help: /leasehold pull/ });
   t.match(await orchestrator.ledger(), { leases: [] });
   t.match(path, here.root);
 });

@@ -77,7 +77,7 @@ t.test('R158 R280: an edited manifest is listed as a fault, refused by everythin
   write(pulled.manifestPath, sealed({ ...stored, seal: undefined, profile: { ...stored.profile, display_name: 'another' } }));
   t.match(await here.refused('o/m'), { code: 'profile_collision', help: /delete that file and pull the model again/ }, 'R158');
   rmSync(pulled.manifestPath);
-  for (const error of (await refusals()).slice(0, 4)) t.match(error, { code: 'profile_unknown', help: /Pull it/ });
+  for (const error of (await refusals()).slice(0, 4)) t.match(error, { code: 'profile_unknown', help: /leasehold pull/ });
   t.match(await here.pull('o/m'), { downloaded: false, manifestCreated: true });
   t.strictSame(here.fetched(), [], 'what was downloaded stayed');
   t.match(await here.models.find('o/m'), { missing: null });

@@ -31,6 +31,9 @@ export interface RigOptions extends FakeBrokerOptions {
   readonly memory?: VisibleMemory;
 }
 
+/** Sizes that a worker has learned may still be on their way into it. */
+const removal = { recursive: true, force: true, maxRetries: 10, retryDelay: 50 } as const;
+
 export async function rig(t: Test, options: RigOptions = {}): Promise<Rig> {
   const ownFolder = options.folder === undefined ? mkdtempSync(join(tmpdir(), 'lh-')) : null;
   const folder = options.folder ?? ownFolder ?? '';
@@ -52,7 +55,7 @@ export async function rig(t: Test, options: RigOptions = {}): Promise<Rig> {
   const abandon = async (): Promise<void> => {
     broker.channel.destroy();
     await attached.data.close();
-    if (ownFolder !== null) rmSync(ownFolder, { recursive: true, force: true });
+    if (ownFolder !== null) rmSync(ownFolder, removal);
   };
   t.teardown(abandon);
   const closeWorker = (): Promise<void> => (closed ??= attached.close());
@@ -70,7 +73,7 @@ export async function rig(t: Test, options: RigOptions = {}): Promise<Rig> {
       for (const caller of callers) caller.close();
       await closeWorker();
       await broker.closed;
-      if (ownFolder !== null) rmSync(ownFolder, { recursive: true, force: true });
+      if (ownFolder !== null) rmSync(ownFolder, removal);
     },
     abandon,
   };

@@ -165,16 +165,29 @@ function onFailed(core: Core, lease: Lease, job: Job, code: string, message: str
       count(core, 'commandsExpired');
       dropJob(core, lease);
       return;
-    case 'lease_unknown':
     case 'generation_stale':
-      // It says that it has no such lease: what it does have decides.
-      dropJob(core, lease);
-      askModels(core, lease.generation);
+      askWhatThereIs(core, lease);
+      return;
+    case 'lease_unknown':
+      // Asked after the first time it named the lease as its own, or this one would be over: no answer of it leads anywhere.
+      if (lease.disowned) moveFailed(core, lease, job, 'it announces this lease, and says again that it has no such lease');
+      else askWhatThereIs(core, lease);
+      lease.disowned = true;
       return;
     default:
-      if (isLastWord(core, lease, job) && ++lease.failedMoves < failedMovesMax) staysPut(core, lease, 'move_failed', { model: lease.model, reason: message }, message);
-      else nextRung(core, lease, job, `${code}: ${message}`);
+      moveFailed(core, lease, job, `${code}: ${message}`, message);
   }
+}
+
+/** It says that it has no such lease: what it does have decides. */
+function askWhatThereIs(core: Core, lease: Lease): void {
+  dropJob(core, lease);
+  askModels(core, lease.generation);
+}
+
+function moveFailed(core: Core, lease: Lease, job: Job, why: string, told = why): void {
+  if (isLastWord(core, lease, job) && ++lease.failedMoves < failedMovesMax) staysPut(core, lease, 'move_failed', { model: lease.model, reason: told }, told);
+  else nextRung(core, lease, job, why);
 }
 
 /** Moves that a holder may fail in a row: a program that stumbles once has not lost its bytes for ever. */

@@ -41,7 +41,7 @@ export function newLease(core: Core, card: Card, named: Named): Lease {
     parkable: named.parkable, profiles: named.profiles,
     residencySeq: -1, useSeq: -1, inFlight: 0, queued: 0, busyUntilUs: 0, avoidUntilUs: 0,
     grantedUs: core.attendedUs, progressUs: core.attendedUs, loadedUs: core.attendedUs, loadTookMs: 0, lastUsedUs: core.attendedUs, lastUsedAtUs: core.nowUs,
-    strikes: 0, failedMoves: 0, partialFailed: false, foreignAtGrantBytes: strangersBytes(card), grantRequest: named.request, idleBytes: 0, unsettled: false, misplacedOn: null, over: false,
+    strikes: 0, failedMoves: 0, disowned: false, partialFailed: false, foreignAtGrantBytes: strangersBytes(card), grantRequest: named.request, idleBytes: 0, unsettled: false, misplacedOn: null, over: false,
     recallCommand: null, commands: [], wishes: null, job: null, release: null,
   };
 }

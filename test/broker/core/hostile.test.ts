@@ -393,3 +393,37 @@ t.test('what a driver spills is reserved as well: more than the card of that is 
   }
   test.end();
 });
+
+t.test('a worker that announces a lease and twice says that it has no such one is taken down the ladder to its end; nothing is free on its word', (test) => {
+  const stage = new Stage();
+  stage.card();
+  const worker = stage.worker();
+  const lease = stage.resident(worker, 'a', 20 * GiB);
+  stage.pass(3_000);
+  const unknown = { kind: 'failed', code: 'lease_unknown', message: 'not here', residentBytes: 0 } as const;
+  const asker = stage.session('holder');
+  const first = only(stage.ask(asker, 'b', 10 * GiB).effects, 'move');
+  const chargedBytes = stage.chargedBytes();
+  test.equal(only(stage.answer(first, unknown), 'list_models').generation, worker, 'asked what it has');
+  stage.send({ type: 'models_announced', generation: worker, seq: 100, models: [announced('a', lease, 20 * GiB)] });
+  test.equal(stage.chargedBytes(), chargedBytes);
+  const rungs: string[] = [];
+  let ended = 0;
+  for (let turn = 0; turn < 4 && ended === 0; turn++) {
+    const before = stage.effects.length;
+    stage.pass(6_000);
+    for (let move = all(stage.effects.slice(before), 'move').at(-1), answered = 0; move !== undefined && answered < 3; answered++) {
+      rungs.push(move.target);
+      const effects = stage.answer(move, unknown);
+      ended += all(effects, 'terminate').filter(({ generation }) => generation === worker).length;
+      move = all(effects, 'move').at(-1);
+    }
+  }
+  test.equal(ended, 1, `after ${rungs.join(', ')}`);
+  test.ok(rungs.length <= 3, 'it does not go in circles');
+  test.equal(stage.chargedBytes(), chargedBytes, 'charged until its exit is seen');
+  stage.exit(worker);
+  stage.pass(2_000);
+  test.equal(all(stage.effects, 'grant').filter(({ generation }) => generation === asker).length, 1);
+  test.end();
+});
