@@ -215,7 +215,7 @@ t.test('a worker that does not come back is ended with everything that it starte
 t.test('B85: when no broker comes back, workers end by themselves after the grace, and their children with them', async (t) => {
   const site = await Site.open(t, { engines: engine({ grandchildren: 1, grandchildrenDetached: true }), models: { tales: scripted({ text: 'once' }) } });
   await site.ask('tales');
-  await site.restart({ reattachGraceMs: 1_000 });
+  await site.restart({ reattachGraceMs: 6_000 });
   await site.atRest();
   t.equal(carriers(site.boots[0]!).length, 2, 'the second broker has the worker of the first');
   await site.kill();
